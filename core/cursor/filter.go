@@ -109,3 +109,6 @@ func (f *Filter) Any(lo, hi Timestamp) bool {
 	}
 	return false
 }
+
+// Newest returns the time of the latest version ever added, None if there was none.
+func (f *Filter) Newest() Timestamp { return f.newest }

@@ -100,6 +100,8 @@ type Error struct {
 	Status int
 	// RequestID is the X-Request-Id of the attempt, if there was one.
 	RequestID string
+	// Shrink says that a smaller page may succeed: time-outs, cut bodies.
+	Shrink bool
 	// RetryAfter is the pause that the instance asked for, 0 when it named none.
 	RetryAfter time.Duration
 	// Err is the cause, if there is one.

@@ -1,0 +1,112 @@
+// Package limiter is the actor that shares an instance's permits among all
+// pipelines of the process: first come, first served, within core/limit.
+package limiter
+
+import (
+	"container/list"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"snowmelt/actors/kit"
+	"snowmelt/actors/msg"
+	"snowmelt/core/limit"
+)
+
+// Config is what a limiter needs.
+type Config struct {
+	// Host names the instance.
+	Host     string
+	Settings limit.Settings
+	Observer msg.Observer
+}
+
+type limiterActor struct {
+	cfg     Config
+	permits *limit.Limiter
+	queue   *list.List               // of *msg.Acquire, oldest first
+	waiting map[string]*list.Element // by client
+	granted map[string]uint64        // token by client
+	stop    func()                   // the timer that ends a pause
+	wakeAt  time.Time
+}
+
+// Props returns how to make the actor. A restart begins with all permits free:
+// clients that still hold one find it unknown when they give it back.
+func Props(cfg Config, opts ...actor.PropsOption) *actor.Props {
+	return actor.PropsFromProducer(func() actor.Actor {
+		return &limiterActor{
+			cfg: cfg, permits: limit.New(cfg.Settings), queue: list.New(),
+			waiting: map[string]*list.Element{}, granted: map[string]uint64{},
+		}
+	}, opts...)
+}
+
+// Receive takes one message.
+func (l *limiterActor) Receive(ctx actor.Context) {
+	now := time.Now()
+	limited := false
+	switch m := ctx.Message().(type) {
+	case *actor.Stopping, *actor.Restarting:
+		l.stopTimer()
+		return
+	case *msg.Acquire:
+		if e := l.waiting[m.Client]; e != nil {
+			l.queue.Remove(e) // a restarted client asks again; its old request is void
+		}
+		l.waiting[m.Client] = l.queue.PushBack(m)
+	case *msg.Release:
+		if e := l.waiting[m.Client]; e != nil && e.Value.(*msg.Acquire).Token == m.Token {
+			l.queue.Remove(e)
+			delete(l.waiting, m.Client)
+			break
+		}
+		if token, ok := l.granted[m.Client]; ok && token == m.Token {
+			delete(l.granted, m.Client)
+			limited = m.Outcome == limit.Limited
+			l.permits.Give(m.Outcome, m.RetryAfter, now)
+		}
+	case *msg.Wake:
+		l.wakeAt = time.Time{}
+	default:
+		return
+	}
+	l.serve(ctx, now)
+	l.cfg.Observer.Instance(l.cfg.Host, msg.InstanceFacts{
+		Permits: l.permits.Permits(), InFlight: l.permits.InFlight(), Waiting: l.queue.Len(),
+		PausedUntil: l.permits.PausedUntil(), Limited: limited,
+	})
+}
+
+// serve grants permits while there are any, and otherwise waits for the pause to end.
+func (l *limiterActor) serve(ctx actor.Context, now time.Time) {
+	for e := l.queue.Front(); e != nil; e = l.queue.Front() {
+		m := e.Value.(*msg.Acquire)
+		if _, holds := l.granted[m.Client]; holds {
+			// The client's predecessor died without giving its permit back.
+			delete(l.granted, m.Client)
+			l.permits.Give(limit.Neutral, 0, now)
+		}
+		ok, at := l.permits.Take(now)
+		if !ok {
+			if !at.IsZero() && !at.Equal(l.wakeAt) {
+				l.stopTimer()
+				l.wakeAt = at
+				l.stop = kit.Timer(kit.Self[msg.Limiter](ctx), at.Sub(now), msg.Limiter(&msg.Wake{}))
+			}
+			return
+		}
+		l.queue.Remove(e)
+		delete(l.waiting, m.Client)
+		l.granted[m.Client] = m.Token
+		m.Reply.Tell(&msg.Granted{Token: m.Token})
+	}
+}
+
+func (l *limiterActor) stopTimer() {
+	if l.stop != nil {
+		l.stop()
+		l.stop = nil
+	}
+	l.wakeAt = time.Time{}
+}
