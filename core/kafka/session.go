@@ -1,0 +1,113 @@
+package kafka
+
+import (
+	"context"
+	"fmt"
+	"maps"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"snowmelt/core/failure"
+)
+
+// transactional returns a client that may publish the next page, from the pool
+// or a new one. A new client initialises the transactional id itself, and so
+// fences whoever came in between: a publisher that slept through a takeover would
+// take the table back and publish behind an old cursor. So it must prove that
+// nothing was published since (Invariant 5), in one of two ways:
+//
+//  1. The id is the same and the epoch is the next one. Every initialisation
+//     raises the epoch, so ours was the only one.
+//  2. Otherwise (a request that was repeated, a transaction that timed out, another
+//     owner) the cursor record is read again and must be the one last read or
+//     written here, by place and by content. Every transaction writes the cursor,
+//     those that leave it as it is too, so another owner's page would show.
+//
+// The failure of both is Fenced.
+func (p *Publisher) transactional(ctx context.Context) (*session, error) {
+	op := "opening the producer of " + p.txnID
+	pool := p.cfg.Pool
+	usable, err := pool.take(ctx, p.session)
+	if err != nil {
+		return nil, &failure.Error{
+			Class: failure.Transient, Op: op, Detail: "all producers are busy", Err: err,
+			Hint: "raise snow.source.publishers.max if this lasts",
+		}
+	}
+	if usable {
+		return p.session, nil
+	}
+	p.session = nil
+	client, err := p.cfg.Cluster.producer(
+		kgo.TransactionalID(p.txnID), kgo.TransactionTimeout(p.cfg.TransactionTimeout))
+	if err != nil {
+		pool.release(nil)
+		return nil, err
+	}
+	s := &session{client: client}
+	if err := p.prove(ctx, client, op); err != nil {
+		pool.release(s)
+		return nil, err
+	}
+	p.session = s
+	return s, nil
+}
+
+func (p *Publisher) prove(ctx context.Context, client *kgo.Client, op string) error {
+	id, epoch, err := client.ProducerID(ctx)
+	if err != nil {
+		return p.refused(classify(op, err, resource{txnID: p.txnID}))
+	}
+	next := p.epoch != unknownEpoch && id == p.id && epoch == p.epoch+1
+	// From here on the newest producer is ours, proven or not.
+	p.id, p.epoch = id, epoch
+	if next {
+		return nil
+	}
+	p.epoch = unknownEpoch // until the proof is complete: a retry must not take the short way
+	f, err := p.cfg.Cluster.cursor(ctx, p.cfg.CursorTopic, p.cfg.Key)
+	if err != nil {
+		return err
+	}
+	if !same(p.last, f.own) {
+		p.opened = false
+		return &failure.Error{
+			Class: failure.Fenced, Op: op,
+			Detail: fmt.Sprintf("the cursor moved from %s to %s", p.last.place(), f.own.place()),
+			Hint:   "another process owns this table: let one of them go, or set group.id so that they share",
+		}
+	}
+	p.epoch = epoch
+	return nil
+}
+
+// refused closes the publisher when err says that its knowledge is worth nothing.
+func (p *Publisher) refused(err error) error {
+	switch failure.ClassOf(err) {
+	case failure.OutcomeUnknown, failure.Fenced:
+		p.opened = false
+	}
+	return err
+}
+
+// same reports whether two readings of the cursor found the same record.
+func same(a, b *CursorRecord) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return a.LogPartition == b.LogPartition && a.At == b.At && maps.Equal(a.Offset, b.Offset)
+}
+
+func (r *CursorRecord) place() string {
+	if r == nil {
+		return "no record"
+	}
+	return fmt.Sprintf("offset %d of partition %d (%s %q)", r.At, r.LogPartition, offsetTimestamp, r.Offset[offsetTimestamp])
+}
+
+func (r *CursorRecord) clone() map[string]string {
+	if r == nil {
+		return nil
+	}
+	return maps.Clone(r.Offset)
+}
