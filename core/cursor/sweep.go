@@ -133,8 +133,8 @@ type Sweep struct {
 	set       Settings
 	clock     Clock
 	filter    *Filter
-	limit     int // page size now, halved by TooBig
-	good      int // pages since the limit last changed
+	limit     int       // page size now, halved by TooBig
+	good      int       // pages since the limit last changed
 	hi        Timestamp // the latest HI ever fixed
 	seq       int
 	asked     Request
