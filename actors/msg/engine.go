@@ -4,6 +4,6 @@ package msg
 type Engine interface{ engine() }
 
 // StopEngine ends every pipeline in order, then the limiters, then the engine.
-type StopEngine struct{}
+type StopEngine struct{ quiet }
 
 func (*StopEngine) engine() {}

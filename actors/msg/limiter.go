@@ -12,6 +12,7 @@ type Limiter interface{ limiter() }
 // Acquire asks for one permit. The answer is Granted with the same token; a
 // client has at most one request for a permit open.
 type Acquire struct {
+	quiet
 	// Client is the path of the actor that asks; Token tells its requests apart.
 	Client string
 	Token  uint64
@@ -20,6 +21,7 @@ type Acquire struct {
 
 // Release gives a permit back, or withdraws a request that was not granted yet.
 type Release struct {
+	quiet
 	Client  string
 	Token   uint64
 	Outcome limit.Outcome
@@ -28,7 +30,7 @@ type Release struct {
 }
 
 // Wake tells the limiter that a pause has ended.
-type Wake struct{}
+type Wake struct{ quiet }
 
 func (*Acquire) limiter() {}
 func (*Release) limiter() {}

@@ -9,3 +9,10 @@ type Ref[M any] interface {
 	// actor that is gone is dropped.
 	Tell(m M)
 }
+
+// quiet is embedded in every message: one that reaches an actor that has just
+// stopped is no event worth a line in the log.
+type quiet struct{}
+
+// IgnoreDeadLetterLogging marks the message for protoactor.
+func (quiet) IgnoreDeadLetterLogging() {}

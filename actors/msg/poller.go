@@ -14,10 +14,11 @@ type Poller interface{ poller() }
 
 // Drain ends a poller in order: no further page is asked for, the page being
 // published is finished, the publisher is closed, then the actor stops.
-type Drain struct{}
+type Drain struct{ quiet }
 
 // Probed is the outcome of the check at start.
 type Probed struct {
+	quiet
 	Gen uint64
 	// Date is the instance's time and Received when it arrived.
 	Date, Received time.Time
@@ -29,6 +30,7 @@ type Probed struct {
 // Claimed says that the table's transactional id was initialised and its cursor
 // read: where the table stands.
 type Claimed struct {
+	quiet
 	Gen     uint64
 	Durable cursor.Durable
 	Found   bool
@@ -43,6 +45,7 @@ type Claimed struct {
 
 // PageRead is one page, or why there is none.
 type PageRead struct {
+	quiet
 	Gen  uint64
 	Page *servicenow.Page
 	Took time.Duration
@@ -51,21 +54,29 @@ type PageRead struct {
 
 // PagePublished says that records and cursor of a page are durable.
 type PagePublished struct {
+	quiet
 	Gen       uint64
 	Published kafka.Published
 }
 
 // PageFailed says that a page is not, or may not be, durable.
 type PageFailed struct {
+	quiet
 	Gen uint64
 	Err error
 }
 
 // Closed says that the publisher is closed.
-type Closed struct{ Gen uint64 }
+type Closed struct {
+	quiet
+	Gen uint64
+}
 
 // Tick is a timer that went off. Token tells it from one that was replaced.
-type Tick struct{ Gen, Token uint64 }
+type Tick struct {
+	quiet
+	Gen, Token uint64
+}
 
 func (*Drain) poller()         {}
 func (*Probed) poller()        {}
