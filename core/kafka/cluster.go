@@ -34,8 +34,12 @@ type Cluster struct {
 	mu         sync.Mutex
 	closed     bool
 	idempotent *kgo.Client           // the producer of at_least_once, made on first use
-	limits     map[string]int        // max.message.bytes of the topics that were described
 	logs       map[string]*cursorLog // one per cursor topic
+
+	// limits are max.message.bytes of the topics that were described. They have a
+	// lock of their own, since kgo asks for them while mu is held.
+	limitsMu sync.Mutex
+	limits   map[string]int
 }
 
 // Connect makes the shared client. It dials nothing: the first request does, so
@@ -51,6 +55,8 @@ func Connect(opts []kgo.Opt, extra ...kgo.Opt) (*Cluster, error) {
 		kgo.ProducerBatchCompression(kgo.NoCompression()), // as in the Java client
 		kgo.ProducerBatchMaxBytes(defaultRequestSize),
 		kgo.MaxBufferedRecords(maxBufferedRecords),
+		// The default of 5 s is how long a topic that was just made stays unknown.
+		kgo.MetadataMinAge(250 * time.Millisecond),
 	}
 	all = append(append(all, opts...), extra...)
 	client, err := kgo.NewClient(all...)
@@ -145,8 +151,8 @@ func (c *Cluster) discard(client *kgo.Client) {
 
 // limit is the size that a batch for topic may have, in bytes.
 func (c *Cluster) limit(topic string) int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.limitsMu.Lock()
+	defer c.limitsMu.Unlock()
 	if n, ok := c.limits[topic]; ok && n < c.requestSize {
 		return max(n, 512) // kgo takes nothing below 512
 	}
@@ -157,17 +163,17 @@ func (c *Cluster) setLimit(topic string, n int) {
 	if n <= 0 {
 		return
 	}
-	c.mu.Lock()
+	c.limitsMu.Lock()
 	c.limits[topic] = n
-	c.mu.Unlock()
+	c.limitsMu.Unlock()
 }
 
 // learnLimit describes topic if that was not done yet. A describe that is not
 // allowed is no obstacle to publishing: the limit of the settings then counts.
 func (c *Cluster) learnLimit(ctx context.Context, topic string) error {
-	c.mu.Lock()
+	c.limitsMu.Lock()
 	_, known := c.limits[topic]
-	c.mu.Unlock()
+	c.limitsMu.Unlock()
 	if known {
 		return nil
 	}

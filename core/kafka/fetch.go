@@ -33,6 +33,9 @@ type reader struct {
 	isolation int8
 	id        kadm.TopicID
 	leaders   map[int32]int32
+	// held says that in the last answer an open transaction kept a committed read
+	// from its end.
+	held bool
 }
 
 // refresh learns the topic's id and the leaders of its partitions.
@@ -78,14 +81,17 @@ func (r *reader) read(ctx context.Context, at, to map[int32]int64, fn func(*kgo.
 			if err == nil {
 				continue
 			}
-			if !retriable(err) || ctx.Err() != nil {
+			if ctx.Err() != nil {
+				return r.stuck(err, at, to)
+			}
+			if !retriable(err) {
 				return classify(op, err, resource{topic: r.topic, need: "Read"})
 			}
 			again = err
 		}
 		if again != nil {
 			if err := pause(ctx, fetchBackoff); err != nil {
-				return classify(op, fmt.Errorf("%w: %w", err, again), resource{topic: r.topic})
+				return r.stuck(fmt.Errorf("%w: %w", err, again), at, to)
 			}
 			if err := r.refresh(ctx); err != nil && !retriable(err) {
 				return classify(op, err, resource{topic: r.topic, need: "Describe"})
@@ -107,7 +113,7 @@ func (r *reader) stuck(err error, at, to map[int32]int64) error {
 			break
 		}
 	}
-	if r.isolation == committed {
+	if r.held {
 		f.Hint = "an open transaction of another producer holds the partition back until it ends or times out"
 	}
 	return f
@@ -176,6 +182,7 @@ func (r *reader) take(ctx context.Context, rp *kmsg.FetchResponseTopicPartition,
 		}
 	}
 	at[rp.Partition] = next
+	r.held = r.isolation == committed && next < end && fetched.LastStableOffset <= next
 	return next > from, nil
 }
 

@@ -42,11 +42,10 @@ var settings = map[string]setting{
 	"batch.size":       number(0, 1<<30, func(int) kgo.Opt { return nil }),
 	"max.request.size": number(512, 1<<30, func(n int) kgo.Opt { return kgo.ProducerBatchMaxBytes(int32(n)) }),
 	"buffer.memory":    number(1, 1<<40, func(n int) kgo.Opt { return kgo.MaxBufferedBytes(n) }),
-	"max.in.flight.requests.per.connection": number(1, 5, func(n int) kgo.Opt {
-		return kgo.MaxProduceRequestsInflightPerBroker(n)
-	}),
-	"retries":             number(0, 1<<31-1, func(n int) kgo.Opt { return kgo.RecordRetries(n) }),
-	"delivery.timeout.ms": duration(time.Second, kgo.RecordDeliveryTimeout),
+	// An idempotent producer of kgo keeps to the limit of 5 by itself.
+	"max.in.flight.requests.per.connection": number(1, 5, func(int) kgo.Opt { return nil }),
+	"retries":                               number(0, 1<<31-1, func(n int) kgo.Opt { return kgo.RecordRetries(n) }),
+	"delivery.timeout.ms":                   duration(time.Second, kgo.RecordDeliveryTimeout),
 	// The broker's time for a produce request, and the client's beyond it.
 	"request.timeout.ms": func(b *builder, value string) error {
 		d, err := millis(value, 100*time.Millisecond, 15*time.Minute)

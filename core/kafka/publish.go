@@ -135,7 +135,7 @@ func (p *Publisher) measure(op string, page Page, cursor []record.Record) (int, 
 		r.Topic = or(r.Topic, p.cfg.Topic)
 		limit, ok := limits[r.Topic]
 		if !ok {
-			limit = p.cfg.Cluster.limit(r.Topic)
+			limit = p.cfg.Cluster.limit(r.Topic) - clientFraming
 			limits[r.Topic] = limit
 		}
 		return fits(op, r, limit)

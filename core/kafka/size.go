@@ -11,6 +11,10 @@ import (
 // of message format 2 (Kafka protocol guide, "Record Batch").
 const batchOverhead = 61
 
+// clientFraming is what kgo counts beyond a batch when it compares it with its
+// limit: the length before the batch in the request.
+const clientFraming = 5
+
 // RecordSize returns the bytes that r needs on its own: a batch of one record,
 // uncompressed, with key, value, headers and framing. It is what a broker
 // compares with max.message.bytes, or more when the batch is compressed.
