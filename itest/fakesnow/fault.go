@@ -108,7 +108,8 @@ type FaultParams struct {
 	Body string `json:"body,omitempty"`
 	// ContentType replaces the content type.
 	ContentType string `json:"content_type,omitempty"`
-	// Applied executes the request before answering Status.
+	// Applied executes the request before spoiling the answer: status, max_execution, html200,
+	// null_result, error_in_200 otherwise leave the store alone (error_in_200 beside a result applies it).
 	Applied bool `json:"applied,omitempty"`
 	// AtByte is where a body is cut or stalls.
 	AtByte int `json:"at_byte,omitempty"`
