@@ -296,6 +296,22 @@ func TestACLs(t *testing.T) {
 	}
 }
 
+func TestViews(t *testing.T) {
+	in := fixed(Options{})
+	in.AddView("incident_sla", "inc_sys_id:GUID", "inc_sys_updated_on:glide_date_time", "sla_stage")
+	for i := range 3 {
+		in.Insert("incident_sla", map[string]string{"inc_sys_id": "same", "inc_sys_updated_on": "2026-01-01 00:00:0" + itoa(i)})
+	}
+	a := call(t, in, "GET", listPath("incident_sla", "inc_sys_updated_on>2026-01-01 00:00:00^sys_updated_on>3000^ORDERBYDESCinc_sys_updated_on"), "")
+	rows := a.listed(t)
+	if len(rows) != 2 || len(rows[0]) != 3 || rows[0]["inc_sys_id"] != "same" || rows[0]["inc_sys_updated_on"] != "2026-01-01 00:00:02" {
+		t.Errorf("%s", a.body)
+	}
+	if a = call(t, in, "POST", "/api/now/table/incident_sla", "{}"); a.status != 403 {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+}
+
 func TestStats(t *testing.T) {
 	in := queryInstance()
 	for _, c := range []struct{ params, want string }{

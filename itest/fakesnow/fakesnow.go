@@ -33,7 +33,7 @@ type Options struct {
 	CacheBytes int64
 	// JournalEntries bounds the journal (default 20,000 entries; older ones are dropped and counted).
 	JournalEntries int
-	// JournalBody bounds the request body kept per journal entry in bytes (default 64 KiB).
+	// JournalBody bounds the request body kept per journal entry in bytes (default 16 KiB).
 	JournalBody int
 	// Clients maps OAuth client ids to secrets. Empty: any client is accepted.
 	Clients map[string]string
@@ -85,7 +85,7 @@ func New(opts Options) *Instance {
 		opts.JournalEntries = 20000
 	}
 	if opts.JournalBody <= 0 {
-		opts.JournalBody = 64 << 10
+		opts.JournalBody = 16 << 10
 	}
 	in := &Instance{
 		opts:      opts,

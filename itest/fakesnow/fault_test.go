@@ -190,7 +190,7 @@ func TestBrokenConnections(t *testing.T) {
 		status  int // of the answer that breaks off; 0: none
 		want    []error
 	}{
-		{"reset before", Fault{Kind: FaultResetBefore}, false, 0, []error{syscall.ECONNRESET, syscall.EPIPE, io.EOF}},
+		{"reset before", Fault{Kind: FaultResetBefore}, false, 0, []error{syscall.ECONNRESET, syscall.EPIPE, io.EOF, net.ErrClosed}},
 		{"reset after", Fault{Kind: FaultResetAfter}, false, 0, []error{syscall.ECONNRESET, io.EOF}},
 		{"applied, no answer", Fault{Kind: FaultAppliedNoAnswer}, true, 0, []error{syscall.ECONNRESET, io.EOF}},
 		{"reset in the body", Fault{Kind: FaultResetBody}, true, 201, []error{syscall.ECONNRESET, io.ErrUnexpectedEOF}},
@@ -415,6 +415,29 @@ func TestTransportInABubble(t *testing.T) {
 			t.Error("the client's own timeout did not end the stall")
 		} else if ne := net.Error(nil); !errors.As(err, &ne) || !ne.Timeout() {
 			t.Errorf("%v is no timeout", err)
+		}
+	})
+}
+
+func TestLateApply(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		in := New(Options{})
+		in.AddFault(Fault{Kind: FaultLateApply, Times: 1, Params: FaultParams{MS: 60_000}})
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		req, err := http.NewRequestWithContext(ctx, "POST", "https://x/api/now/table/incident", strings.NewReader(`{"sys_id":"late"}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.SetBasicAuth("a", "b")
+		if _, err := in.Transport().RoundTrip(req); !errors.Is(err, context.DeadlineExceeded) || in.Count("incident") != 0 {
+			t.Errorf("%v, %d rows", err, in.Count("incident"))
+		}
+		for in.Count("incident") == 0 && time.Since(in.Journal()[0].Time) < time.Hour {
+			pauseFor(t.Context(), time.Second)
+		}
+		if row, ok := in.Get("incident", "late"); !ok || row["sys_created_on"] != in.Journal()[0].Time.Add(time.Minute).Format(Stamp) {
+			t.Errorf("%v", row)
 		}
 	})
 }

@@ -73,6 +73,9 @@ func (in *Instance) spoilWith(r *request, h hit, answer func() *reply) *reply {
 	case FaultAppliedNoAnswer:
 		answer()
 		return &reply{end: resetLate}
+	case FaultLateApply:
+		time.AfterFunc(time.Duration(p.MS)*time.Millisecond, func() { answer() })
+		return &reply{end: stalled}
 	case FaultStallHeaders:
 		return &reply{end: stalled}
 	case FaultHTML200:

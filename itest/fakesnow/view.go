@@ -49,6 +49,9 @@ func (in *Instance) newView(t *table, u *user, base, fields, display string, noL
 	}
 	if fields == "" {
 		for _, c := range t.lay.cols {
+			if t.view && strings.HasPrefix(c.name, "sys_") {
+				continue
+			}
 			if in.isHidden(u, t, c.name) {
 				hidden += c.name + ","
 				continue
