@@ -180,3 +180,51 @@ func TestEventLog(t *testing.T) {
 		t.Error("a missing log is accepted")
 	}
 }
+
+func TestComputedRows(t *testing.T) {
+	in := fixed(Options{Seed: 2})
+	const n = 10_000_000
+	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	in.GenerateComputed("incident", n, GenOptions{Start: start, Span: 1000 * time.Hour})
+	if in.Count("incident") != n {
+		t.Fatalf("%d rows", in.Count("incident"))
+	}
+	base, seen, at := "sys_updated_on>=2026-01-20 10:00:00^sys_updated_on<=2026-01-20 10:10:00", map[string]bool{}, ""
+	total := ""
+	for len(seen) < 2000 {
+		q := base + "^ORDERBYsys_updated_on^ORDERBYsys_id"
+		if at != "" {
+			q = base + "^sys_id>" + at + "^ORDERBYsys_updated_on^ORDERBYsys_id"
+		}
+		a := call(t, in, "GET", listPath("incident", q, "sysparm_limit=777", "sysparm_fields=sys_id,sys_updated_on,number,short_description"), "")
+		rows := a.listed(t)
+		if len(rows) == 0 {
+			break
+		}
+		if total == "" {
+			total = a.header.Get("X-Total-Count")
+		}
+		for _, r := range rows {
+			id := r["sys_id"].(string)
+			if seen[id] || id <= at || r["short_description"] == "" {
+				t.Fatalf("%v after %s", r, at)
+			}
+			seen[id], at = true, id
+		}
+	}
+	if total != itoa(len(seen)) || len(seen) < 1600 {
+		t.Errorf("%d rows seen of %s", len(seen), total)
+	}
+	one := call(t, in, "GET", "/api/now/table/incident/"+at, "").record(t)
+	two := call(t, in, "GET", listPath("incident", "sys_id="+at), "").listed(t)
+	if len(two) != 1 || one["sys_id"] != at || fmt.Sprint(one) != fmt.Sprint(two[0]) {
+		t.Errorf("%v, %v", one, two)
+	}
+	last := call(t, in, "GET", listPath("incident", "ORDERBYDESCsys_updated_on", "sysparm_limit=1"), "").column(t, "sys_updated_on")
+	if last != start.Add(1000*time.Hour).Format(Stamp) {
+		t.Errorf("the newest row is of %s", last)
+	}
+	if a := call(t, in, "POST", "/api/now/table/incident", "{}"); a.status != 403 {
+		t.Errorf("a write to computed rows: %d", a.status)
+	}
+}

@@ -137,7 +137,7 @@ func (in *Instance) Rows(table string, keep func(map[string]string) bool) []map[
 // collect returns all rows of a table by id, as of one moment.
 func (in *Instance) collect(t *table) []*row {
 	var rows []*row
-	in.withIndex(t, byID, func(ix *tree) {
+	in.withIndex(t, byID, func(ix index) {
 		rows = make([]*row, 0, t.count)
 		ix.ascend(0, func(leaf *node, at int) bool {
 			rows = append(rows, leaf.rows[at:]...)

@@ -53,6 +53,7 @@ type table struct {
 	count               int // rows, subclasses included
 	ids                 map[string]*row
 	idx                 [indexKinds]*tree
+	comp                *computed // rows computed from their number instead of stored
 }
 
 func (t *table) root() *table {

@@ -17,9 +17,14 @@ type row struct {
 	id, key          string // key is the id as the database collates it
 	updated, created string
 	vals             []string // by position in class.lay
+	// compute gives vals of a computed row, which belongs to one request, on first use.
+	compute func() []string
 }
 
 func (r *row) at(pos int) string {
+	if r.vals == nil && r.compute != nil {
+		r.vals = r.compute()
+	}
 	if pos >= 0 && pos < len(r.vals) {
 		return r.vals[pos]
 	}
@@ -181,6 +186,9 @@ func (in *Instance) find(t *table, id string) *row {
 	if t == nil {
 		return nil
 	}
+	if t.comp != nil {
+		return t.comp.find(id)
+	}
 	if r := t.root().ids[in.fold(id)]; r != nil && r.class.is(t) {
 		return r
 	}
@@ -224,8 +232,13 @@ func (in *Instance) recollate() {
 }
 
 // withIndex runs fn under the read lock with the wanted index of t built.
-func (in *Instance) withIndex(t *table, kind indexKind, fn func(ix *tree)) {
+func (in *Instance) withIndex(t *table, kind indexKind, fn func(ix index)) {
 	in.mu.RLock()
+	if t.comp != nil {
+		defer in.mu.RUnlock()
+		fn(computedIndex{t.comp, kind})
+		return
+	}
 	for t.idx[kind] == nil {
 		in.mu.RUnlock()
 		in.mu.Lock()
