@@ -47,7 +47,7 @@ type sortKey struct {
 func (in *Instance) getter(t *table, u *user, path string) *getter {
 	name, rest, dotted := strings.Cut(path, ".")
 	col := t.lay.col(name)
-	if col == nil || in.isHidden(u, t, name) {
+	if col == nil || in.isHidden(u, t, name) || t.view && strings.HasPrefix(name, "sys_") {
 		return nil
 	}
 	if !dotted {

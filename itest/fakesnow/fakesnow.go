@@ -31,9 +31,12 @@ type Options struct {
 	StampWrite func(now time.Time) time.Time
 	// CacheBytes bounds the cache of encoded blocks (default 256 MiB).
 	CacheBytes int64
+	// GzipLevel is the level of compressed blocks, 1 to 9 (default 1; 6 makes smaller pages, at four
+	// times the cost the first time a block is sent).
+	GzipLevel int
 	// JournalEntries bounds the journal (default 20,000 entries; older ones are dropped and counted).
 	JournalEntries int
-	// JournalBody bounds the request body kept per journal entry in bytes (default 64 KiB).
+	// JournalBody bounds the request body kept per journal entry in bytes (default 16 KiB).
 	JournalBody int
 	// Clients maps OAuth client ids to secrets. Empty: any client is accepted.
 	Clients map[string]string
@@ -81,11 +84,14 @@ func New(opts Options) *Instance {
 	if opts.CacheBytes == 0 {
 		opts.CacheBytes = 256 << 20
 	}
+	if opts.GzipLevel < 1 || opts.GzipLevel > 9 {
+		opts.GzipLevel = 1
+	}
 	if opts.JournalEntries <= 0 {
 		opts.JournalEntries = 20000
 	}
 	if opts.JournalBody <= 0 {
-		opts.JournalBody = 64 << 10
+		opts.JournalBody = 16 << 10
 	}
 	in := &Instance{
 		opts:      opts,

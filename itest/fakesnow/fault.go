@@ -23,6 +23,9 @@ const (
 	FaultResetAfter = "reset_after"
 	// FaultAppliedNoAnswer applies the request, then resets the connection.
 	FaultAppliedNoAnswer = "applied_no_answer"
+	// FaultLateApply never answers, and applies the request Params.MS after it came: the write of a
+	// transaction that outlives its client.
+	FaultLateApply = "late_apply"
 	// FaultResetBody resets in the middle of the body, at Params.AtByte (0: half).
 	FaultResetBody = "reset_body"
 	// FaultTruncated is a complete HTTP answer whose JSON is cut.
@@ -62,7 +65,7 @@ const (
 )
 
 var faultKinds = []string{
-	FaultStatus, FaultRefuse, FaultResetBefore, FaultResetAfter, FaultAppliedNoAnswer, FaultResetBody, FaultTruncated,
+	FaultStatus, FaultRefuse, FaultResetBefore, FaultResetAfter, FaultAppliedNoAnswer, FaultLateApply, FaultResetBody, FaultTruncated,
 	FaultMalformed, FaultHTML200, FaultErrorIn200, FaultMaxExecution, FaultWrongContentType, FaultBadGzip,
 	FaultStallHeaders, FaultStallBody, FaultSlowDrip, FaultLatency, FaultDuplicateRows, FaultReorderRows,
 	FaultExtraRows, FaultNullResult, FaultTouchRows, FaultRateLimit,
@@ -108,7 +111,8 @@ type FaultParams struct {
 	Body string `json:"body,omitempty"`
 	// ContentType replaces the content type.
 	ContentType string `json:"content_type,omitempty"`
-	// Applied executes the request before answering Status.
+	// Applied executes the request before spoiling the answer: status, max_execution, html200,
+	// null_result, error_in_200 otherwise leave the store alone (error_in_200 beside a result applies it).
 	Applied bool `json:"applied,omitempty"`
 	// AtByte is where a body is cut or stalls.
 	AtByte int `json:"at_byte,omitempty"`

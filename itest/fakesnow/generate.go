@@ -208,6 +208,15 @@ func (g *generator) row(number int, at time.Time, idPrefix string) *row {
 			vals[p] = v
 		}
 	}
+	if p, ok := g.pos["state"]; ok && t.name == "incident" {
+		set("incident_state", vals[p])
+		set("active", boolText(vals[p] != "7"))
+		if vals[p] < "6" {
+			for _, name := range []string{"resolved_at", "resolved_by", "closed_at", "closed_by", "close_code", "close_notes"} {
+				set(name, "")
+			}
+		}
+	}
 	id := g.id()
 	if n := len(idPrefix); n > 0 {
 		id = idPrefix + id[min(n, len(id)):]

@@ -81,18 +81,19 @@ var (
 	commaCRC  = crc32.ChecksumIEEE(comma)
 )
 
-var deflaters = sync.Pool{New: func() any {
-	w, err := flate.NewWriter(nil, 6)
-	if err != nil {
-		panic(err)
-	}
-	return w
-}}
+// deflaters are pools of compressors by level.
+var deflaters [10]sync.Pool
 
 // deflate compresses to whole bytes without ending the stream.
-func deflate(plain []byte) []byte {
-	w := deflaters.Get().(*flate.Writer)
-	defer deflaters.Put(w)
+func deflate(plain []byte, level int) []byte {
+	w, ok := deflaters[level].Get().(*flate.Writer)
+	if !ok {
+		var err error
+		if w, err = flate.NewWriter(nil, level); err != nil {
+			panic(err) // the level was checked in New
+		}
+	}
+	defer deflaters[level].Put(w)
 	var out bytes.Buffer
 	out.Grow(len(plain)/4 + 64)
 	w.Reset(&out)
@@ -109,7 +110,7 @@ func (in *Instance) render(pg page, v *view, gz bool) (parts [][]byte) {
 		pg.segs = nil
 	}
 	var out gluer
-	out.gzip = gz
+	out.gzip, out.level = gz, in.opts.GzipLevel
 	out.plain(pageHead)
 	at := 0
 	rows := func(upto int) {
@@ -150,15 +151,44 @@ func (in *Instance) blockOf(rows []*row, gen uint64, v *view, gz bool) block {
 	}
 	b := block{data: plain, size: len(plain)}
 	if gz {
-		b = block{data: deflate(plain), crc: crc32.ChecksumIEEE(plain), size: len(plain)}
+		b = block{data: deflate(plain, in.opts.GzipLevel), crc: crc32.ChecksumIEEE(plain), size: len(plain)}
 	}
 	in.blocks.put(key, b)
 	return b
 }
 
+// Warm fills the cache with the compressed blocks of a whole table, so that a benchmark's first pages
+// cost no compression: as seen by a user under a base URL such as Server.URL, with the values of
+// sysparm_fields and sysparm_exclude_reference_link. Options.CacheBytes must have room (about 300
+// bytes a row of 60 fields). It returns the number of blocks.
+func (in *Instance) Warm(base, userName, table, fields string, excludeReferenceLink bool) int {
+	in.mu.RLock()
+	t, u := in.tables[table], in.users[userName]
+	if t == nil || u == nil {
+		in.mu.RUnlock()
+		return 0
+	}
+	v := in.newView(t, u, base, fields, "false", excludeReferenceLink)
+	in.mu.RUnlock()
+	var leaves []*node
+	in.withIndex(t, byUpdated, func(ix index) {
+		ix.ascend(0, func(leaf *node, at int) bool {
+			v.bind(leaf.rows)
+			leaves = append(leaves, &node{rows: append([]*row(nil), leaf.rows...), gen: leaf.gen})
+			return true
+		})
+	})
+	for _, leaf := range leaves {
+		in.blockOf(leaf.rows, leaf.gen, v, true)
+		leaf.rows = nil
+	}
+	return len(leaves)
+}
+
 // gluer joins pieces into one body.
 type gluer struct {
 	gzip  bool
+	level int
 	buf   []byte // plain bytes not yet in parts
 	parts [][]byte
 	crc   uint32
@@ -192,7 +222,7 @@ func (g *gluer) flush() {
 	}
 	b := block{data: g.buf, size: len(g.buf)}
 	if g.gzip {
-		b = block{data: deflate(g.buf), crc: crc32.ChecksumIEEE(g.buf), size: len(g.buf)}
+		b = block{data: deflate(g.buf, g.level), crc: crc32.ChecksumIEEE(g.buf), size: len(g.buf)}
 	}
 	g.add(b)
 	g.buf = nil
@@ -216,7 +246,7 @@ func (g *gluer) finish() [][]byte {
 
 // zip compresses a small body.
 func zip(plain []byte) [][]byte {
-	g := gluer{gzip: true}
+	g := gluer{gzip: true, level: 1}
 	g.plain(plain)
 	return g.finish()
 }

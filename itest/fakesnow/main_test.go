@@ -133,3 +133,10 @@ func listPath(table, query string, params ...string) string {
 	}
 	return "/api/now/table/" + table + "?" + v.Encode()
 }
+
+func mustJSON(t *testing.T, b []byte, v any) {
+	t.Helper()
+	if err := json.Unmarshal(b, v); err != nil {
+		t.Fatalf("%v in %.300s", err, b)
+	}
+}

@@ -190,11 +190,11 @@ func (in *Instance) run(t *table, build func() *filter, ft fetch) (pg page) {
 	f := build()
 	kind, _, _ := f.choose(t)
 	in.mu.RUnlock()
-	in.withIndex(t, kind, func(ix *tree) { pg = in.scan(t, f, ix, ft) })
+	in.withIndex(t, kind, func(ix index) { pg = in.scan(t, f, ix, ft) })
 	return pg
 }
 
-func (in *Instance) scan(t *table, f *filter, ix *tree, ft fetch) page {
+func (in *Instance) scan(t *table, f *filter, ix index, ft fetch) page {
 	if f.reject {
 		return page{}
 	}
@@ -204,16 +204,16 @@ func (in *Instance) scan(t *table, f *filter, ix *tree, ft fetch) page {
 	if ids, ok := f.points(); ok {
 		return in.gather(f, in.lookup(t, f, ids, &steps), ft)
 	}
-	lo, hi, exact := ix.root.n, 0, len(f.groups) == 1
+	lo, hi, exact := ix.count(), 0, len(f.groups) == 1
 	for _, g := range f.groups {
-		s := spanOf(g, ix.kind)
-		if ix.kind == byID {
+		s := spanOf(g, ix.what())
+		if ix.what() == byID {
 			s.lo.id, s.hi.id = in.fold(s.lo.id), in.fold(s.hi.id)
 		} else if s.lo.tpos == 0 || s.hi.tpos == 0 {
 			s.lo.id, s.hi.id = in.fold(s.lo.id), in.fold(s.hi.id)
 		}
 		lo = min(lo, ix.rank(s.lo, &steps))
-		end := ix.root.n
+		end := ix.count()
 		if !s.all {
 			end = ix.rank(s.hi, &steps)
 		}
@@ -255,7 +255,7 @@ func (in *Instance) scan(t *table, f *filter, ix *tree, ft fetch) page {
 }
 
 // walkUp collects matching rows of the ranks [lo, hi); whole leaves become segments.
-func (in *Instance) walkUp(f *filter, ix *tree, lo, hi int, ft fetch, exact bool, pg *page, steps *int64) {
+func (in *Instance) walkUp(f *filter, ix index, lo, hi int, ft fetch, exact bool, pg *page, steps *int64) {
 	matched := 0
 	left := hi - lo
 	if left <= 0 || ft.limit <= 0 && !ft.count {
@@ -291,7 +291,7 @@ func (in *Instance) walkUp(f *filter, ix *tree, lo, hi int, ft fetch, exact bool
 	}
 }
 
-func (in *Instance) walkDown(f *filter, ix *tree, lo, hi int, ft fetch, exact bool, pg *page, steps *int64) {
+func (in *Instance) walkDown(f *filter, ix index, lo, hi int, ft fetch, exact bool, pg *page, steps *int64) {
 	matched, left := 0, hi-lo
 	if left > 0 {
 		ix.descend(hi-1, func(leaf *node, at int) bool {

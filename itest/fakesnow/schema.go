@@ -45,6 +45,7 @@ func (l *layout) col(name string) *column {
 // table is a table of the hierarchy. Its indexes hold its own rows and those of its subclasses.
 type table struct {
 	name, label, prefix string
+	view                bool // a database view: read only, without system columns
 	parent              *table
 	kids                []*table
 	lay                 *layout
@@ -52,6 +53,7 @@ type table struct {
 	count               int // rows, subclasses included
 	ids                 map[string]*row
 	idx                 [indexKinds]*tree
+	comp                *computed // rows computed from their number instead of stored
 }
 
 func (t *table) root() *table {
@@ -230,6 +232,16 @@ func (in *Instance) AddTable(name, parent string, columns ...string) {
 	}
 	t := in.link(map[string]*blueprint{name: {name: name, super: parent, cols: cols}}, name)
 	in.describe(t)
+}
+
+// AddView creates a database view with prefixed columns such as "inc_sys_id:GUID" (the syntax of
+// AddTable). It has no sys_id or other system columns of its own, so an id may repeat, and it is read
+// only. Fill it with Insert.
+func (in *Instance) AddView(name string, columns ...string) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.schemaGen++
+	in.link(map[string]*blueprint{name: {name: name, cols: parseColumns(strings.Join(columns, " "))}}, name).view = true
 }
 
 func systemColumns(t *table) []*column {

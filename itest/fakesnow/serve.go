@@ -216,6 +216,10 @@ func (in *Instance) dispatch(r *request) *reply {
 		return invalidTable(r.table)
 	case denied:
 		return errorReply(http.StatusForbidden, "Failed API level ACL Validation", "")
+	case t.comp != nil && r.Method != http.MethodGet:
+		return errorReply(http.StatusForbidden, failedOperation, "Operation against file '"+t.name+"' was aborted by Business Rule 'Computed rows are read only'")
+	case t.view && (r.Method != http.MethodGet || r.id != ""):
+		return errorReply(http.StatusForbidden, failedOperation, "ACL Exception Insert Failed due to security constraints")
 	case r.api == "stats" && r.Method == http.MethodGet:
 		return in.stats(r, t)
 	case r.api == "table":

@@ -31,12 +31,12 @@ func (in *Instance) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if pauseFor(r.Context(), rep.wait) != nil {
-		return
+		panic(http.ErrAbortHandler) // to return would be an empty 200
 	}
 	switch rep.end {
 	case stalled:
 		<-r.Context().Done()
-		return
+		panic(http.ErrAbortHandler)
 	case resetLate:
 		reset(w)
 		return

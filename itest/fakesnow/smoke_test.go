@@ -53,6 +53,19 @@ func TestPagesOverBothTransports(t *testing.T) {
 	}
 }
 
+func TestWarm(t *testing.T) {
+	in := fixed(Options{Seed: 7, GzipLevel: 6})
+	in.Generate("incident", 1000, GenOptions{})
+	if n := in.Warm("http://fake.test", "admin", "incident", "", true); n != 10 {
+		t.Fatalf("%d blocks", n)
+	}
+	blocks := len(in.blocks.items)
+	path := listPath("incident", "ORDERBYsys_updated_on^ORDERBYsys_id", "sysparm_exclude_reference_link=true")
+	if a := call(t, in, "GET", path, "", "Accept-Encoding", "gzip"); a.status != 200 || len(in.blocks.items) != blocks || blocks != 10 {
+		t.Errorf("%d blocks after Warm, %d after a page", blocks, len(in.blocks.items))
+	}
+}
+
 func TestCreateChangeDelete(t *testing.T) {
 	in := fixed(Options{})
 	a := call(t, in, "POST", "/api/now/table/incident", `{"short_description":"a","nonsense":1,"impact":1,"urgency":"2"}`)

@@ -51,7 +51,10 @@ func (in *Instance) Restore(s *Snapshot) {
 			t.lay, t.counter = lay, s.counters[name]
 		}
 	}
+	recollate := in.settings[SettingCollation] != s.settings[SettingCollation]
 	in.settings, in.displays, in.idSeq = clone(s.settings), clone(s.displays), s.idSeq
 	in.schemaGen++
-	in.recollate()
+	if recollate {
+		in.recollate()
+	}
 }

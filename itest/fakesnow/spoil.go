@@ -54,12 +54,15 @@ func (in *Instance) spoilWith(r *request, h hit, answer func() *reply) *reply {
 		return n / 2
 	}
 	switch h.Kind {
-	case FaultStatus:
-		rep := in.statusReply(p, r.table)
+	case FaultStatus, FaultMaxExecution, FaultHTML200, FaultNullResult, FaultErrorIn200:
 		if p.Applied {
-			answer()
+			rep := answer()
+			answer = func() *reply { return rep }
 		}
-		return rep
+	}
+	switch h.Kind {
+	case FaultStatus:
+		return in.statusReply(p, r.table)
 	case FaultRateLimit:
 		left := max(1, int(h.reset.Sub(in.Now())/time.Second))
 		rep := errorReply(http.StatusTooManyRequests, "Rate limit exceeded", "Rate limit of "+itoa(p.Limit)+" requests per hour for Table API exceeded")
@@ -70,6 +73,9 @@ func (in *Instance) spoilWith(r *request, h hit, answer func() *reply) *reply {
 	case FaultAppliedNoAnswer:
 		answer()
 		return &reply{end: resetLate}
+	case FaultLateApply:
+		time.AfterFunc(time.Duration(p.MS)*time.Millisecond, func() { answer() })
+		return &reply{end: stalled}
 	case FaultStallHeaders:
 		return &reply{end: stalled}
 	case FaultHTML200:
@@ -90,7 +96,10 @@ func (in *Instance) spoilWith(r *request, h hit, answer func() *reply) *reply {
 		body.parts = [][]byte{broken}
 		return body
 	case FaultErrorIn200:
-		rep := unzipped(r, answer)
+		rep := newReply(http.StatusOK).set(nil, jsonType)
+		if p.Variant != "only" {
+			rep = unzipped(r, answer)
+		}
 		failure := `"error":{"message":"` + cancelled + `","detail":"` + cancelledDetail + `"},"status":"failure"}`
 		if p.Body != "" {
 			failure = `"error":` + p.Body + `,"status":"failure"}`
@@ -154,8 +163,8 @@ func (in *Instance) spoilWith(r *request, h hit, answer func() *reply) *reply {
 // unzipped gets the answer as one plain part.
 func unzipped(r *request, answer func() *reply) *reply {
 	r.noGzip = true
+	defer func() { r.noGzip = false }()
 	rep := answer()
-	r.noGzip = false
 	rep.parts = [][]byte{rep.body()}
 	return rep
 }

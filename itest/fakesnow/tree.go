@@ -26,6 +26,18 @@ type tree struct {
 	gen  *uint64 // counter of the instance; each leaf content has a number of its own
 }
 
+// index is what a list needs of an ordered index; a tree, or rows that are computed.
+type index interface {
+	what() indexKind
+	count() int
+	rank(b bound, steps *int64) int
+	ascend(from int, fn func(leaf *node, at int) bool)
+	descend(from int, fn func(leaf *node, at int) bool)
+}
+
+func (t *tree) what() indexKind { return t.kind }
+func (t *tree) count() int      { return t.root.n }
+
 type node struct {
 	rows []*row  // leaf
 	gen  uint64  // leaf: identity of its present content

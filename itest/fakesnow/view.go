@@ -49,6 +49,9 @@ func (in *Instance) newView(t *table, u *user, base, fields, display string, noL
 	}
 	if fields == "" {
 		for _, c := range t.lay.cols {
+			if t.view && strings.HasPrefix(c.name, "sys_") {
+				continue
+			}
 			if in.isHidden(u, t, c.name) {
 				hidden += c.name + ","
 				continue
@@ -215,14 +218,32 @@ const hexDigits = "0123456789abcdef"
 
 // appendJSON appends s as a JSON string; bytes that are not UTF-8 become U+FFFD.
 func appendJSON(b []byte, s string) []byte {
+	if s == "" {
+		return append(b, '"', '"')
+	}
 	b = append(b, '"')
 	b = appendEscaped(b, s)
 	return append(b, '"')
 }
 
+// special marks the bytes that a JSON string cannot hold as they are, or that need a closer look.
+var special = func() (t [256]bool) {
+	for c := range t {
+		t[c] = c < ' ' || c == '"' || c == '\\' || c >= utf8.RuneSelf
+	}
+	return t
+}()
+
 func appendEscaped(b []byte, s string) []byte {
+	clean := 0
+	for clean < len(s) && !special[s[clean]] {
+		clean++
+	}
+	if clean == len(s) {
+		return append(b, s...)
+	}
 	start := 0
-	for i := 0; i < len(s); {
+	for i := clean; i < len(s); {
 		c := s[i]
 		if c >= utf8.RuneSelf {
 			if r, size := utf8.DecodeRuneInString(s[i:]); r != utf8.RuneError || size > 1 {

@@ -1,0 +1,5 @@
+//go:build race
+
+package fakesnow
+
+const raceEnabled = true
