@@ -3,6 +3,7 @@ package supervisor
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -61,7 +62,8 @@ func (e *Engine) addSource(s config.Source) error {
 		spawn: func(l msg.Ref[msg.Limiter]) source.Config {
 			c := source.Config{
 				Pipeline: s.Name, Decide: decideSource, Backoff: s.Instance.Retry, Budget: restartBudget, Window: window,
-				Observer: e.board, Log: e.log, Jitter: e.opts.jitter,
+				RestartFailed: s.TableRestart,
+				Observer:      e.board, Log: e.log, Jitter: e.opts.jitter,
 			}
 			for _, t := range tables {
 				c.Tables = append(c.Tables, t(l))
@@ -75,7 +77,7 @@ func (e *Engine) addSource(s config.Source) error {
 // client returns the client of an instance, and with the first of a host its limiter.
 func (e *Engine) client(i config.Instance) (*servicenow.Client, error) {
 	cfg := servicenow.Config{
-		URL: i.URL, Username: i.Username, Password: i.Password, UserAgent: i.UserAgent,
+		URL: i.URL, Username: i.Username, Password: i.Password, UserAgent: strings.ReplaceAll(i.UserAgent, "<version>", Version),
 		ConnectTimeout: i.ConnectTimeout, HeaderTimeout: i.RequestTimeout, BodyIdle: i.BodyIdle,
 		MaxBody: i.MaxResponse, Connections: i.MaxConcurrent,
 	}

@@ -24,7 +24,9 @@ type Probed struct {
 	Date, Received time.Time
 	// Oldest is the time of the table's oldest row, cursor.None when it is empty.
 	Oldest cursor.Timestamp
-	Err    error
+	// Total is the number of rows when it was asked for, else -1.
+	Total int
+	Err   error
 }
 
 // Claimed says that the table's transactional id was initialised and its cursor

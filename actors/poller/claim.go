@@ -25,7 +25,7 @@ func (p *pollerActor) probe() {
 		p.first = time.Now()
 	}
 	kit.Run[msg.Poller](p.reader, p.self, 0, func(ctx context.Context) msg.Poller {
-		m := probe(ctx, cfg)
+		m := Probe(ctx, cfg)
 		m.Gen = gen
 		return m
 	}, func(err error) msg.Poller { return &msg.Probed{Gen: gen, Err: err} })
@@ -34,16 +34,19 @@ func (p *pollerActor) probe() {
 // zoneTries is the number of rows that must agree before a table fails for its time zone: a row may have changed.
 const zoneTries = 3
 
-func probe(ctx context.Context, cfg Config) *msg.Probed {
+// Probe checks one table at start: access, cursor fields, the instance's time
+// and, with cfg.Probe, whether the instance reads times as UTC.
+func Probe(ctx context.Context, cfg Config) *msg.Probed {
 	var m *msg.Probed
 	for try := 1; ; try++ {
 		r := cfg.List
 		r.Query, r.Limit = cfg.Sweep.Query.With(nil, cfg.Fields.Timestamp, cfg.Fields.ID), 1
+		r.Count = cfg.Count
 		page, err := cfg.Instance.List(ctx, r, cfg.Fields)
 		if err != nil {
 			return &msg.Probed{Err: err}
 		}
-		m = &msg.Probed{Date: page.Date, Received: page.Received, Oldest: cursor.None}
+		m = &msg.Probed{Date: page.Date, Received: page.Received, Oldest: cursor.None, Total: page.Total}
 		if page.Date.IsZero() {
 			m.Err = &failure.Error{
 				Class: failure.Misconfigured, Op: "probing " + r.Table, Detail: "answers carry no Date header, so the instance's time is unknown",

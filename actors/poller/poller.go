@@ -47,6 +47,8 @@ type Config struct {
 	Known       []string
 	// Probe asks for the checks at start beyond the instance's time.
 	Probe bool
+	// Count makes Probe ask for the number of rows.
+	Count bool
 	Retry failure.Retry
 	// VerifiedEvery is how often an idle table's verified mark is written.
 	VerifiedEvery time.Duration

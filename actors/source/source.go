@@ -32,10 +32,12 @@ type Config struct {
 	// Backoff is the arithmetic of waits before a table is tried again.
 	Backoff failure.Retry
 	// Budget is the number of restarts after bugs within Window before the task fails.
-	Budget   int
-	Window   time.Duration
-	Observer msg.Observer
-	Log      *slog.Logger
+	Budget int
+	Window time.Duration
+	// RestartFailed is after how long a failed table is tried again, 0 = never.
+	RestartFailed time.Duration
+	Observer      msg.Observer
+	Log           *slog.Logger
 	// Jitter returns a random number in [0, 1).
 	Jitter func() float64
 }
@@ -140,13 +142,15 @@ func (s *sourceActor) apply(sup any, c *child, err error) {
 		wait := s.cfg.Backoff.Backoff(c.retries, s.cfg.Jitter())
 		log.Warn("the table is tried again", "failures_in_a_row", c.retries, "wait", wait)
 		s.cfg.Observer.TableState(s.cfg.Pipeline, c.alias, msg.Retrying, err)
-		s.tokens++
-		c.token = s.tokens
-		c.stop = kit.Timer[msg.Source](s.self, wait, &msg.RetryTable{Alias: c.alias, Token: c.token})
+		s.retryAfter(c, wait)
 	case msg.FailChild:
 		log.Error("the table failed and stands still; the others go on")
-		c.failed = err
 		s.cfg.Observer.TableState(s.cfg.Pipeline, c.alias, msg.Failed, err)
+		if s.cfg.RestartFailed > 0 && !s.draining {
+			s.retryAfter(c, s.cfg.RestartFailed)
+			return
+		}
+		c.failed = err
 		supervisor.StopChildren(c.pid)
 	case msg.FailTask:
 		log.Error("the pipeline failed")
@@ -154,6 +158,13 @@ func (s *sourceActor) apply(sup any, c *child, err error) {
 		s.cfg.Observer.TableState(s.cfg.Pipeline, c.alias, msg.Failed, err)
 		supervisor.EscalateFailure(err, nil)
 	}
+}
+
+// retryAfter sends a message to self, never restarts from the timer.
+func (s *sourceActor) retryAfter(c *child, wait time.Duration) {
+	s.tokens++
+	c.token = s.tokens
+	c.stop = kit.Timer[msg.Source](s.self, wait, &msg.RetryTable{Alias: c.alias, Token: c.token})
 }
 
 // spend takes one restart out of the budget; false when it is used up.

@@ -1,0 +1,127 @@
+package config
+
+const (
+	tablePattern = `[a-z0-9_]+`
+	topicPattern = `[a-zA-Z0-9._-]{1,249}`
+)
+
+var instanceKeys = []Key{
+	key("snow.url", Both, URL, "Address of the instance. Only scheme, host and port count; the lower-cased host names the instance in cursors.", required),
+	key("snow.auth.type", Both, Enum, "How requests are authenticated.", def("basic"), oneOf("basic", "oauth2"), only("basic")),
+	key("snow.auth.username", Both, String, "The integration user. Its time zone must be UTC, or queries by time are read wrongly.", valid("needed for basic and for the password grant")),
+	key("snow.auth.password", Both, Secret, "Password of that user.", valid("needed for basic and for the password grant")),
+	key("snow.oauth.grant.type", Both, Enum, "The OAuth 2.0 grant.", def("client_credentials"), oneOf("client_credentials", "password"), planned),
+	key("snow.oauth.client.id", Both, String, "Client id from the instance's application registry.", planned),
+	key("snow.oauth.client.secret", Both, Secret, "Secret of that client.", planned),
+	key("snow.oauth.token.url", Both, URL, "Where tokens are fetched.", def("{snow.url}/oauth_token.do"), planned),
+	key("snow.oauth.scope", Both, String, "Scope to ask for with the token.", planned),
+	key("snow.http.max.concurrent.requests", Both, Int, "Requests in flight to one instance from this process, shared by all its pipelines on that instance.", def("8"), atLeast(1)),
+	key("snow.http.connect.timeout.ms", Both, Int, "Time to open a connection.", def("10000"), atLeast(1)),
+	key("snow.http.request.timeout.ms", Both, Int, "Time until the headers of an answer. Keep it above the instance's quota of 60 s; waiting for a permit does not count.", def("75000"), atLeast(1)),
+	key("snow.http.max.response.bytes", Both, Long, "A larger body, after inflation, fails the request; a source then halves its page.", def("67108864"), atLeast(1024)),
+	key("snow.http.user.agent", Both, String, "User-Agent header.", def("snowmelt/<version>")),
+	key("snow.http.adaptive.throttling", Both, Bool, "A 429 halves the requests in flight; 50 successes win one back.", def("true")),
+	key("snow.http.body.idle.timeout.ms", Both, Int, "A body that makes no progress for this long is cut off.", def("30000"), atLeast(1)),
+	key("snow.http.max.requests.per.hour", Both, Int, "Budget of requests to one instance, spread evenly; 0 is none.", def("0"), atLeast(0)),
+	key("snow.http.allow.plaintext", Both, Bool, "Send credentials over http to hosts other than this machine.", def("false")),
+	key("snow.http.breaker.failures", Both, Int, "Failures in a row that open the circuit breaker.", def("20"), atLeast(1), planned),
+	key("snow.http.breaker.open.ms", Both, Int, "Time until an open breaker is probed.", def("30000"), atLeast(1), planned),
+	key("snow.http.proxy.url", Both, URL, "HTTP proxy.", planned),
+	key("snow.http.proxy.username", Both, String, "User at the proxy.", planned),
+	key("snow.http.proxy.password", Both, Secret, "Password at the proxy.", planned),
+	key("snow.tls.truststore.path", Both, Path, "Further trusted CAs, PEM or PKCS12.", planned),
+	key("snow.tls.truststore.password", Both, Secret, "Password of the truststore.", planned),
+	key("snow.tls.truststore.type", Both, Enum, "Form of the truststore.", def("PEM"), oneOf("PEM", "PKCS12"), planned),
+	key("snow.tls.keystore.path", Both, Path, "Client certificate and key for mutual TLS.", planned),
+	key("snow.tls.keystore.password", Both, Secret, "Password of the keystore.", planned),
+	key("snow.tls.keystore.type", Both, Enum, "Form of the keystore.", def("PEM"), oneOf("PEM", "PKCS12"), planned),
+	key("snow.retry.max.attempts", Both, Int, "Attempts of one request before its failure is left to the supervisor.", def("5"), atLeast(1)),
+	key("snow.retry.max.elapsed.ms", Both, Long, "Attempts end once the next wait would pass this time since the first.", def("300000"), atLeast(0)),
+	key("snow.retry.initial.backoff.ms", Both, Long, "Ceiling of the first random wait; it doubles with each attempt.", def("500"), atLeast(0)),
+	key("snow.retry.max.backoff.ms", Both, Long, "Largest ceiling of a wait. A Retry-After header is kept exactly instead.", def("30000"), atLeast(0)),
+}
+
+var sourceKeys = []Key{
+	key("snow.tables", SourceSide, List, "One alias for each table to read.", required, matching(tablePattern, "aliases of a-z, 0-9 and _")),
+	key("snow.source.delivery", SourceSide, Enum, "exactly_once: one Kafka transaction per page holds its records and the cursor. at_least_once: the cursor follows the acknowledgement.", def("exactly_once"), oneOf("exactly_once", "at_least_once")),
+	key("snow.source.schema.mode", SourceSide, Enum, "Shape of the values: schemaless is the row as the instance sent it.", def("schemaless"), oneOf("schemaless", "strings", "typed"), only("schemaless")),
+	key("snow.source.typed.fields", SourceSide, List, "Types of fields in typed mode.", valid("field:type"), planned),
+	key("snow.source.schema.evolution", SourceSide, Enum, "Typed mode: what a new field, or a value that does not fit, does.", def("fail"), oneOf("fail", "backward", "permissive"), planned),
+	key("snow.source.poll.interval.ms", SourceSide, Int, "Wait after a sweep that reached the present.", def("5000"), atLeast(1)),
+	key("snow.source.batch.size", SourceSide, Int, "Rows asked for with one request.", def("5000"), between(1, 50000)),
+	key("snow.source.overlap.seconds", SourceSide, Int, "Seconds before the proven time that each sweep reads again.", def("2"), between(0, 86400)),
+	key("snow.source.safety.lag.seconds", SourceSide, Int, "The newest seconds of the instance's clock that a sweep leaves to the next.", def("1"), between(0, 3600)),
+	key("snow.source.late.window.seconds", SourceSide, Int, "How long after its timestamp a row may become visible and still be found.", def("60"), between(0, 86400)),
+	key("snow.source.late.check.interval.ms", SourceSide, Int, "How often late rows are looked for.", def("30000"), atLeast(1)),
+	key("snow.source.dedup.window.records", SourceSide, Int, "Remembered row versions above which a warning is logged; twenty times as many fail the table.", def("50000"), atLeast(1)),
+	key("snow.source.bad.row.behavior", SourceSide, Enum, "What a row without a usable id or timestamp does.", def("fail"), oneOf("fail", "skip")),
+	key("snow.source.startup.probe", SourceSide, Bool, "Check access, cursor fields and time zone of each table at start.", def("true")),
+	key("snow.source.prove.pages", SourceSide, Bool, "Ask for counts where a page may have been cut, so that rows behind hidden ones are not passed over.", def("true")),
+	key("snow.source.verified.interval.ms", SourceSide, Int, "How often the proven time of an idle table is written down.", def("300000"), atLeast(1000)),
+	key("snow.source.transaction.timeout.ms", SourceSide, Int, "The broker aborts a transaction that stays open for longer.", def("30000"), atLeast(1000)),
+	key("snow.source.publishers.max", SourceSide, Int, "Transactional clients that a pipeline keeps open at once.", def("64"), atLeast(1)),
+	key("snow.source.allow.expiring.topics", SourceSide, Bool, "Accept a topic whose retention is shorter than the age of the rows.", def("false")),
+	key("snow.source.backfill.parallel", SourceSide, Int, "Slices of one table that a backfill reads side by side.", def("1"), between(1, 64), planned),
+	key("snow.source.audit.interval.ms", SourceSide, Int, "How often completeness is proven by comparison; 0 is never.", def("0"), atLeast(0), planned),
+	key("snow.source.table.restart.interval.ms", SourceSide, Int, "After how long a failed table is tried again; 0 is never.", def("0"), atLeast(0)),
+	key("snow.source.emit.envelope", SourceSide, Bool, "Wrap values as before, after, source, op and ts_ms.", def("false"), planned),
+	key("offset.storage.topic", SourceSide, String, "Compacted topic of the cursors, in Kafka Connect's format.", def("snowmelt-offsets"), matching(topicPattern, "a topic name")),
+	key("offset.storage.partitions", SourceSide, Int, "Its partitions when it has to be created.", def("25"), atLeast(1)),
+	key("offset.storage.replication.factor", SourceSide, Int, "Its replication when it has to be created; -1 is the broker's default.", def("-1"), atLeast(-1)),
+	key("transactional.id.prefix", SourceSide, String, "Beginning of every transactional id, for ACLs.", def("snowmelt-")),
+	key("topic.creation.enable", SourceSide, Bool, "Create topics that are missing.", def("true")),
+	key("topic.creation.default.partitions", SourceSide, Int, "Partitions of created topics; -1 is the broker's default.", def("-1"), atLeast(-1)),
+	key("topic.creation.default.replication.factor", SourceSide, Int, "Replication of created topics; -1 is the broker's default.", def("-1"), atLeast(-1)),
+	key("topic.creation.default.retention.ms", SourceSide, Long, "Retention of created topics; -1 is for ever. Records carry the times of their rows, so a short retention deletes a backfill.", def("-1"), atLeast(-1)),
+	key("topic.creation.default.<setting>", SourceSide, Any, "Any other setting of created topics."),
+	key("group.id", SourceSide, String, "Processes with the same id share the tables.", planned),
+}
+
+var tableKeys = []Key{
+	key("snow.table.<alias>.name", SourceSide, String, "The table, or database view.", required, matching(tablePattern, "a-z, 0-9 and _")),
+	key("snow.table.<alias>.topic", SourceSide, String, "Topic of its records.", required, matching(topicPattern, "a topic name")),
+	key("snow.table.<alias>.start.timestamp", SourceSide, Time, "Where a table without a cursor begins; older rows are not read.", def("1970-01-01 00:00:00"), valid("yyyy-MM-dd HH:mm:ss, UTC")),
+	key("snow.table.<alias>.timestamp.field", SourceSide, String, "Field that orders the rows in time; sys_created_on on tables that only grow.", def("sys_updated_on"), matching(`[a-z0-9_]+`, "a field name")),
+	key("snow.table.<alias>.sys.id.field", SourceSide, String, "Field that identifies a row and becomes the key.", def("sys_id"), matching(`[a-z0-9_]+`, "a field name")),
+	key("snow.table.<alias>.query", SourceSide, String, "Encoded query that limits the rows. Part of the cursor's identity.", valid("no ORDERBY")),
+	key("snow.table.<alias>.query.domain", SourceSide, Bool, "false sends sysparm_query_no_domain. Part of the cursor's identity.", def("true")),
+	key("snow.table.<alias>.query.category", SourceSide, String, "sysparm_query_category, for read replicas."),
+	key("snow.table.<alias>.query.change", SourceSide, Enum, "What a changed base query does to the cursor.", def("refuse"), oneOf("refuse", "restart", "carry"), planned),
+	key("snow.table.<alias>.fields", SourceSide, List, "Fields to read; both cursor fields must be among them, sys_mod_count is added.", matching(`[a-zA-Z0-9_.]+`, "field names")),
+	key("snow.table.<alias>.display.value", SourceSide, Enum, "Raw values, display values, or both. Display values are fetched together with the raw ones.", def("false"), oneOf("false", "true", "all"), only("false", "all")),
+	key("snow.table.<alias>.exclude.reference.link", SourceSide, Bool, "Leave the links of reference fields out.", def("true")),
+	key("snow.table.<alias>.batch.size", SourceSide, Int, "Rows per request of this table.", between(1, 50000)),
+	key("snow.table.<alias>.poll.interval.ms", SourceSide, Int, "Poll interval of this table.", atLeast(1)),
+	key("snow.table.<alias>.typed.fields", SourceSide, List, "Types of this table's fields.", valid("field:type"), planned),
+	key("snow.table.<alias>.deletes", SourceSide, Enum, "How deletes are found.", def("none"), oneOf("none", "audit", "scan"), planned),
+	key("snow.table.<alias>.deletes.interval.ms", SourceSide, Long, "How often a scan for deletes runs.", def("86400000"), atLeast(1000), planned),
+	key("snow.table.<alias>.deletes.max.share", SourceSide, Float, "A scan that would delete a larger share stops the table.", def("0.05"), between(0, 1), planned),
+	key("snow.table.<alias>.leave", SourceSide, Enum, "What a row that leaves the base query does.", def("ignore"), oneOf("ignore", "emit", "tombstone"), planned),
+}
+
+var formatKeys = []Key{
+	key("value.format", Both, Enum, "Wire format of values.", def("json"), oneOf("json", "json_schema_envelope", "avro", "jsonschema", "protobuf"), only("json")),
+	key("value.format.schema.registry.url", Both, URL, "Schema registry for avro, jsonschema and protobuf.", planned),
+	key("value.format.schema.registry.auth.user.info", Both, Secret, "Login at the registry.", valid("user:password"), planned),
+	key("value.format.subject.name.strategy", Both, Enum, "Names of subjects in the registry.", def("topic"), oneOf("topic", "record", "topic_record"), planned),
+	key("value.format.auto.register", Both, Bool, "Register new schemas.", def("true"), planned),
+	key("key.format", Both, Enum, "Wire format of keys.", def("string"), oneOf("string", "json", "json_schema_envelope", "avro", "jsonschema", "protobuf"), only("string")),
+}
+
+var kafkaKeys = []Key{
+	key("kafka.bootstrap.servers", Both, List, "Brokers of the pipeline.", required, matching(`(?:\[[0-9a-fA-F:]+\]|[^:/\s,]+):[0-9]{1,5}`, "host:port")),
+	key("kafka.*", Both, Any, "Client settings under the Java client's names."),
+	key("group.instance.id", Both, String, "Static membership.", planned),
+	key("group.session.timeout.ms", Both, Int, "A member that is silent for longer is dropped.", def("45000"), atLeast(6000), planned),
+	key("group.rebalance.timeout.ms", Both, Int, "Time to finish or abandon work at a rebalance.", def("120000"), atLeast(1000), planned),
+}
+
+var engineKeys = []Key{
+	key("engine.on.failure", Both, Enum, "What the process does when every pipeline has failed.", def("exit"), oneOf("exit", "hold"), global),
+	key("engine.on.fatal", Both, Enum, "How far a fatal failure reaches.", def("pipeline"), oneOf("pipeline", "process"), global, planned),
+	key("engine.shutdown.timeout.ms", Both, Long, "Time for an orderly stop.", def("90000"), atLeast(0), global),
+	key("admin.address", Both, String, "Address of metrics, status and administration.", def("127.0.0.1:9464"), matching(`.*:[0-9]{1,5}`, "host:port, port 0 for a free one"), global),
+	key("admin.token", Both, Secret, "Token that changes need, unless bound to this machine only.", global, planned),
+	key("log.level", Both, Enum, "Least level that is logged.", def("info"), oneOf("debug", "info", "warn", "error"), global),
+	key("log.format", Both, Enum, "Form of log lines.", def("text"), oneOf("text", "json"), global),
+}
