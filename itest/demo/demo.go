@@ -202,12 +202,24 @@ func (d *demo) replay(ctx context.Context, events *fakesnow.EventLog) {
 		if at, ok := events.Peek(); ok {
 			d.inst.SetClock(at)
 		} else {
-			d.inst.Advance(time.Hour) // past the last event
+			d.inst.SetClock(d.newest().Add(time.Minute))
 		}
 		if !d.pause(ctx, 400*time.Millisecond, fmt.Sprintf("event %d of %d", events.Applied(), events.Len())) {
 			return
 		}
 	}
+}
+
+// newest returns the time of the row that was updated last.
+func (d *demo) newest() time.Time {
+	newest := cursor.None
+	d.inst.Rows(d.tables[0].Name, func(r map[string]string) bool {
+		if t, err := cursor.ParseTimestamp(r["sys_updated_on"]); err == nil {
+			newest = max(newest, t)
+		}
+		return false
+	})
+	return newest.Time()
 }
 
 // pause lets d pass while showing progress; false when the time is up.
