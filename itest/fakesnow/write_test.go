@@ -221,3 +221,24 @@ func TestOAuthBatchImport(t *testing.T) {
 		t.Errorf("an expired token: %d", a.status)
 	}
 }
+
+func TestWriteSettings(t *testing.T) {
+	in := fixed(Options{Dictionary: dataFile(t, "dictionary_sdk_core_4.9.0.json")})
+	in.SetSetting(SettingTruncate, "true")
+	in.SetSetting(SettingKeepGivenID, "false")
+	r := call(t, in, "POST", "/api/now/table/incident", `{"sys_id":"mine","cause":"`+strings.Repeat("ö", 4001)+`"}`).record(t)
+	if cause, _ := r["cause"].(string); cause != strings.Repeat("ö", 4000) {
+		t.Errorf("%d bytes stored", len(cause))
+	}
+	if id, _ := r["sys_id"].(string); len(id) != 32 {
+		t.Errorf("the given id was kept: %v", r["sys_id"])
+	}
+	if rows := in.Rows("sys_properties", nil); len(rows) != 0 {
+		t.Errorf("the fake's own settings show: %v", rows)
+	}
+	in.SetSetting(SettingInvalidQuery, "true")
+	in.SetSetting(SettingInvalidQuery, "false")
+	if a := call(t, in, "GET", listPath("sys_properties", "name="+SettingInvalidQuery), ""); a.column(t, "value") != "false" {
+		t.Errorf("%s", a.body)
+	}
+}
