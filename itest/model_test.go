@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -83,7 +84,7 @@ type history struct {
 	running *process
 	past    []*process
 	ids     []string
-	hidden  map[string]bool
+	hidden  sync.Map // ids
 	next    int
 }
 
@@ -92,7 +93,7 @@ func (h *history) insert(n int, at time.Time) {
 		h.next++
 		id := fmt.Sprintf("%032x", uint64(h.next)*0x9E3779B97F4A7C15)
 		if h.plan.HideEvery > 0 && h.next%h.plan.HideEvery == 0 {
-			h.hidden[id] = true
+			h.hidden.Store(id, true)
 		}
 		stamp := at.UTC().Format(fakesnow.Stamp)
 		h.inst.Insert("incident", map[string]string{
@@ -179,7 +180,8 @@ func (h *history) run() (err error) {
 		}
 		h.insert(1, at)
 	}
-	h.inst.HideRows("incident", func(id string, _ map[string]string) bool { return h.hidden[id] })
+	hidden := func(id string) bool { _, ok := h.hidden.Load(id); return ok }
+	h.inst.HideRows("incident", func(id string, _ map[string]string) bool { return hidden(id) })
 	if err := h.begin(); err != nil {
 		return err
 	}
@@ -198,7 +200,7 @@ func (h *history) run() (err error) {
 	}
 	h.insert(1, h.inst.Now())
 	time.Sleep(6 * time.Minute)
-	tally, err := h.world.tally("incident", topic, func(id string) bool { return h.hidden[id] })
+	tally, err := h.world.tally("incident", topic, hidden)
 	if err != nil {
 		return err
 	}
@@ -232,7 +234,7 @@ func TestHistories(t *testing.T) {
 			p := drawPlan(rt)
 			var err error
 			synctest.Test(t, func(t *testing.T) {
-				h := &history{world: newWorld(t), plan: p, hidden: map[string]bool{}}
+				h := &history{world: newWorld(t), plan: p}
 				err = h.run()
 			})
 			if err != nil {
