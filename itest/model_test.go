@@ -232,6 +232,7 @@ func TestHistories(t *testing.T) {
 	for played < n {
 		rapid.Check(t, func(rt *rapid.T) {
 			p := drawPlan(rt)
+			if f := os.Getenv("SNOWMELT_PLAN"); f != "" { os.WriteFile(f, []byte(fmt.Sprintf("%#v", p)), 0o644) }
 			var err error
 			synctest.Test(t, func(t *testing.T) {
 				h := &history{world: newWorld(t), plan: p}
