@@ -151,12 +151,7 @@ func (h *history) do(o op) error {
 	case "lost commit": // the broker commits, and the answer is lost
 		h.broker.ControlKey(int16(kmsg.EndTxn), func(r kmsg.Request) (kmsg.Response, error, bool) { return nil, errors.New("lost"), false })
 	case "cut":
-		h.running.mu.Lock()
-		for _, c := range h.running.conns {
-			_ = c.Close()
-		}
-		h.running.conns = nil
-		h.running.mu.Unlock()
+		h.running.cut(false)
 	}
 	return nil
 }
