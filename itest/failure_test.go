@@ -53,6 +53,10 @@ func TestFailTable(t *testing.T) {
 		"topic that expires": {func(w *world, _ []config.Table) {
 			w.createTopic(topic, map[string]string{"retention.ms": "604800000"})
 		}, []string{"retention", "snow.source.allow.expiring.topics"}},
+		"row larger than the topic takes": {func(w *world, _ []config.Table) {
+			w.createTopic(topic, map[string]string{"retention.ms": "-1", "max.message.bytes": "20000"})
+			w.inst.Insert("incident", bigRow(w))
+		}, []string{"0000000000000000000000000000b16b", "max.message.bytes"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -98,6 +102,33 @@ func (w *world) createTopic(name string, settings map[string]string) {
 	if _, err := kadm.NewClient(c).CreateTopic(context.Background(), 1, 1, configs, name); err != nil {
 		panic(err)
 	}
+}
+
+func bigRow(w *world) map[string]string {
+	return map[string]string{
+		"sys_id": "0000000000000000000000000000b16b", "sys_updated_on": w.inst.Now().Add(-time.Hour).UTC().Format(fakesnow.Stamp),
+		"sys_mod_count": "0", "description": strings.Repeat("x", 50_000),
+	}
+}
+
+// TestSkipOversized: with bad.row.behavior=skip a row that its topic cannot take is passed over and counted.
+func TestSkipOversized(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.inst.Generate("incident", 300, fakesnow.GenOptions{})
+		w.createTopic(topic, map[string]string{"retention.ms": "-1", "max.message.bytes": "20000"})
+		w.inst.Insert("incident", bigRow(w))
+		src := w.source(tables()[0])
+		src.SkipBadRows = true
+		p := must[*process](t)(w.start(src))
+		time.Sleep(time.Minute)
+		c := child(p.Status(), "incident")
+		stopped(t, p)
+		tally := must[harness.Tally](t)(w.tally("incident", topic, nil))
+		if tally.Missing != 1 || tally.Records != 300 || tally.Duplicates != 0 || c.State != "RUNNING" || c.Rows != 300 {
+			t.Errorf("%+v %+v", tally, c)
+		}
+	})
 }
 
 // TestFailTask: refused credentials stop the whole pipeline after one attempt a

@@ -2,12 +2,12 @@ package itest
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"net"
 	"net/http"
 	"os"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -72,7 +72,8 @@ type process struct {
 	conns          []net.Conn
 }
 
-var errKilled = errors.New("the process was killed")
+// errKilled is what a host without a listener answers.
+var errKilled = &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
 
 func (w *world) start(s config.Source) (*process, error) {
 	p := &process{w: w}
