@@ -23,6 +23,9 @@ import (
 // histories is how many random histories the model test runs.
 func histories() int {
 	n, _ := strconv.Atoi(os.Getenv("SNOWMELT_HISTORIES"))
+	if raceEnabled {
+		return cmp.Or(n, 200) // each costs several times as much
+	}
 	return cmp.Or(n, 2000)
 }
 
@@ -227,7 +230,6 @@ func TestHistories(t *testing.T) {
 	for played < n {
 		rapid.Check(t, func(rt *rapid.T) {
 			p := drawPlan(rt)
-			if f := os.Getenv("SNOWMELT_PLAN"); f != "" { os.WriteFile(f, []byte(fmt.Sprintf("%#v", p)), 0o644) }
 			var err error
 			synctest.Test(t, func(t *testing.T) {
 				h := &history{world: newWorld(t), plan: p}
