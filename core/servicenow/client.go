@@ -149,7 +149,7 @@ func (b *body) Read(p []byte) (int, error) {
 
 // do sends one request and returns its answer, whatever its status, or a
 // classified failure. now is the local clock.
-func (c *Client) do(ctx context.Context, op, method, path string, query url.Values, body []byte) (*answer, error) {
+func (c *Client) do(ctx context.Context, op, method, path string, query url.Values, send []byte) (*answer, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	wrote := false
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
@@ -158,8 +158,8 @@ func (c *Client) do(ctx context.Context, op, method, path string, query url.Valu
 	u := *c.cfg.URL
 	u.Path, u.RawQuery = path, query.Encode()
 	var content io.Reader
-	if body != nil {
-		content = bytes.NewReader(body)
+	if send != nil {
+		content = bytes.NewReader(send)
 	}
 	req, err := http.NewRequestWithContext(ctx, method, u.String(), content)
 	if err != nil {
@@ -169,7 +169,7 @@ func (c *Client) do(ctx context.Context, op, method, path string, query url.Valu
 	id := requestID()
 	req.Header.Set("Accept", "application/json")
 	req.Header.Set("Accept-Encoding", "gzip")
-	if body != nil {
+	if send != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
 	req.Header.Set("User-Agent", c.cfg.UserAgent)

@@ -73,7 +73,7 @@ func (c *Client) Write(ctx context.Context, r WriteRequest) (Written, error) {
 		e.Detail = "the answer cannot be read: " + c.cause(ctx, err)
 	} else if refused := failure.Classify(op, failure.Answer{
 		Status: a.StatusCode, ContentType: a.Header.Get("Content-Type"), Body: body, Excerpt: e.Detail,
-	}, a.received); failure.IsHTML(a.Header.Get("Content-Type"), body) {
+	}, a.received); refused.Class == failure.Transient {
 		// A login, maintenance or hibernation page came instead of the instance: nothing was written.
 		refused.RequestID = a.requestID
 		return Written{}, refused
