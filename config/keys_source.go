@@ -6,14 +6,14 @@ const (
 )
 
 var instanceKeys = []Key{
-	key("snow.url", Both, URL, "Address of the instance. Only scheme, host and port count; the lower-cased host names the instance in cursors.", required),
+	key("snow.url", Both, String, "Address of the instance. Only scheme, host and port count; the lower-cased host names the instance in cursors.", webAddress, required),
 	key("snow.auth.type", Both, Enum, "How requests are authenticated.", def("basic"), oneOf("basic", "oauth2"), only("basic")),
 	key("snow.auth.username", Both, String, "The integration user. Its time zone must be UTC, or queries by time are read wrongly.", valid("needed for basic and for the password grant")),
 	key("snow.auth.password", Both, Secret, "Password of that user.", valid("needed for basic and for the password grant")),
 	key("snow.oauth.grant.type", Both, Enum, "The OAuth 2.0 grant.", def("client_credentials"), oneOf("client_credentials", "password"), planned),
 	key("snow.oauth.client.id", Both, String, "Client id from the instance's application registry.", planned),
 	key("snow.oauth.client.secret", Both, Secret, "Secret of that client.", planned),
-	key("snow.oauth.token.url", Both, URL, "Where tokens are fetched.", def("{snow.url}/oauth_token.do"), planned),
+	key("snow.oauth.token.url", Both, String, "Where tokens are fetched.", webAddress, def("{snow.url}/oauth_token.do"), planned),
 	key("snow.oauth.scope", Both, String, "Scope to ask for with the token.", planned),
 	key("snow.http.max.concurrent.requests", Both, Int, "Requests in flight to one instance from this process, shared by all its pipelines on that instance.", def("8"), atLeast(1)),
 	key("snow.http.connect.timeout.ms", Both, Int, "Time to open a connection.", def("10000"), atLeast(1)),
@@ -26,7 +26,7 @@ var instanceKeys = []Key{
 	key("snow.http.allow.plaintext", Both, Bool, "Send credentials over http to hosts other than this machine.", def("false")),
 	key("snow.http.breaker.failures", Both, Int, "Failures in a row that open the circuit breaker.", def("20"), atLeast(1), planned),
 	key("snow.http.breaker.open.ms", Both, Int, "Time until an open breaker is probed.", def("30000"), atLeast(1), planned),
-	key("snow.http.proxy.url", Both, URL, "HTTP proxy.", planned),
+	key("snow.http.proxy.url", Both, String, "HTTP proxy.", webAddress, planned),
 	key("snow.http.proxy.username", Both, String, "User at the proxy.", planned),
 	key("snow.http.proxy.password", Both, Secret, "Password at the proxy.", planned),
 	key("snow.tls.truststore.path", Both, Path, "Further trusted CAs, PEM or PKCS12.", planned),
