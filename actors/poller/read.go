@@ -94,43 +94,46 @@ func (p *pollerActor) readFailed(err error) {
 		outcome = limit.Success
 	}
 	p.release(outcome, 0)
-	halved := false
-	if class == failure.TooLarge || e.Shrink {
-		small := p.sweepTooBig()
-		if small != nil && class == failure.TooLarge {
-			p.halt(small)
-			return
-		}
-		halved = small == nil
-	}
-	if halved && class == failure.TooLarge {
-		p.cfg.Observer.TableRetry(p.cfg.Pipeline, p.cfg.Alias, p.attempt, time.Now(), err)
-		p.goOn() // a smaller page is not an attempt
-		return
-	}
-	switch class {
-	case failure.Transient, failure.Ambiguous, failure.Unavailable:
-		if halved {
-			p.attempt = max(0, p.attempt-1)
-		}
-		p.tryAgain(err, e)
+	switch {
+	case class == failure.TooLarge || e.Shrink:
+		p.tooLarge(err, e, class)
+	case class == failure.Transient || class == failure.Ambiguous || class == failure.Unavailable:
+		p.tryAgain(err, err, e)
 	default:
 		p.halt(err)
 	}
 }
 
-func (p *pollerActor) sweepTooBig() error {
-	if p.sweep == nil {
-		return &failure.Error{Class: failure.Permanent, Op: "probing " + p.cfg.List.Table, Detail: "one row is too large or too slow to read"}
+// tooLarge asks for a smaller page, which is not an attempt. At size 1 it is one
+// like any other: a quota may have run out by chance. What is still too large
+// after the last attempt fails the table; a time-out stays retriable.
+func (p *pollerActor) tooLarge(err error, e *failure.Error, class failure.Class) {
+	if p.sweep == nil { // the probe asks for one row only
+		e.Class = failure.Transient
+		p.tryAgain(err, e, e)
+		return
 	}
-	return p.sweep.TooBig()
+	small := p.sweep.TooBig()
+	switch {
+	case small == nil && class == failure.TooLarge:
+		p.cfg.Observer.TableRetry(p.cfg.Pipeline, p.cfg.Alias, p.attempt, time.Now(), err)
+		p.goOn()
+	case small == nil:
+		p.attempt = max(0, p.attempt-1)
+		p.tryAgain(err, err, e)
+	case class == failure.TooLarge:
+		p.tryAgain(err, small, e)
+	default:
+		p.tryAgain(err, err, e)
+	}
 }
 
-func (p *pollerActor) tryAgain(err error, e *failure.Error) {
+// tryAgain waits and asks again; exhausted is what the parent is told when the attempts are used up.
+func (p *pollerActor) tryAgain(err, exhausted error, e *failure.Error) {
 	p.attempt++
 	wait, ok := p.cfg.Retry.Next(p.attempt, time.Since(p.first), e.RetryAfter, p.cfg.Jitter())
 	if !ok {
-		p.halt(err)
+		p.halt(exhausted)
 		return
 	}
 	p.state(msg.Retrying, err)

@@ -20,6 +20,16 @@ const (
 	maxBufferedRecords = 1 << 17
 )
 
+// making is held while kgo makes a client: it writes to the list of codecs inside
+// an option that all clients share (v1.22.3, DefaultCompressor).
+var making sync.Mutex
+
+func newClient(opts []kgo.Opt) (*kgo.Client, error) {
+	making.Lock()
+	defer making.Unlock()
+	return kgo.NewClient(opts...)
+}
+
 // Cluster is one Kafka cluster as one pipeline sees it: a shared client without
 // transactional id for administration, raw requests and reading, and the
 // settings from which the clients of publishers are made. It is safe for
@@ -59,7 +69,7 @@ func Connect(opts []kgo.Opt, extra ...kgo.Opt) (*Cluster, error) {
 		kgo.MetadataMinAge(250 * time.Millisecond),
 	}
 	all = append(append(all, opts...), extra...)
-	client, err := kgo.NewClient(all...)
+	client, err := newClient(all)
 	if err != nil {
 		return nil, misconfigured("making a Kafka client", err)
 	}
@@ -108,7 +118,7 @@ func (c *Cluster) producer(opts ...kgo.Opt) (*kgo.Client, error) {
 	all := append(append([]kgo.Opt{}, c.opts...), kgo.ProducerBatchMaxBytesFn(func(topic string) int32 {
 		return int32(c.limit(topic))
 	}))
-	client, err := kgo.NewClient(append(all, opts...)...)
+	client, err := newClient(append(all, opts...))
 	if err != nil {
 		return nil, misconfigured("making a Kafka producer", err)
 	}

@@ -134,6 +134,23 @@ func TestConnectsKeyOrder(t *testing.T) {
 	}
 }
 
+// Connect's clock may be ahead: the record of the next page is still the later one.
+func TestSameSecondAsConnectsCursor(t *testing.T) {
+	r := newRig(t)
+	for partition := range int32(4) { // one of them is that of our spelling
+		r.write(cursors, "", connectKey, string(encodeOffset(cursorAt(1))), time.Now().Add(24*time.Hour), partition)
+	}
+	p := r.publisher()
+	r.open(p)
+	next := page("a", 1, 1)
+	next.Cursor["sys_id"] = "y"
+	r.publish(p, next)
+	p.cfg.Pool.evict(p.session)
+	r.open(r.publisher(r.elsewhere)) // so that the place of the cursor is compared
+	r.publish(p, page("b", 1, 2))
+	wantKeys(t, r.keys(rows), "a0", "b0")
+}
+
 func TestResetRemovesConnectsSpelling(t *testing.T) {
 	for name, reset := range map[string]Page{
 		"rewind": {Cursor: cursorAt(5), Rewind: true}, "forget": {Forget: true},
@@ -191,8 +208,8 @@ func TestCursorTopicMadeAgain(t *testing.T) {
 	if err := r.fake.CreateTopic(cursors, 4, nil); err != nil {
 		t.Fatal(err)
 	}
-	for range 10 { // as long as before, so that only the topic's id tells
-		r.write(cursors, "", "x", "y", noon, 0)
+	for i := range int32(12) { // longer than before, so that only the topic's id tells
+		r.write(cursors, "", "x", "y", noon, i%4)
 	}
 	if o := r.open(r.publisher()); o.Found {
 		t.Fatalf("a cursor of the old topic: %v", o.Offset)

@@ -38,24 +38,53 @@ type reader struct {
 	held bool
 }
 
-// refresh learns the topic's id and the leaders of its partitions.
+// refresh learns the topic's id and the leaders of its partitions. It fails when
+// the topic was made again since the last refresh: its offsets mean nothing then.
 func (r *reader) refresh(ctx context.Context) error {
-	details, err := r.c.admin.ListTopics(ctx, r.topic)
+	m, err := r.c.metadata(ctx, r.topic)
 	if err != nil {
 		return err
 	}
-	detail, ok := details[r.topic]
-	if !ok {
-		return kerr.UnknownTopicOrPartition
+	if r.leaders != nil && r.id != m.id {
+		return &failure.Error{
+			Class: failure.Transient, Op: "reading topic " + r.topic, Detail: "the topic was deleted and made again meanwhile",
+		}
 	}
-	if detail.Err != nil {
-		return detail.Err
-	}
-	r.id, r.leaders = detail.ID, make(map[int32]int32, len(detail.Partitions))
-	for _, p := range detail.Partitions {
-		r.leaders[p.Partition] = p.Leader
-	}
+	r.id, r.leaders = m.id, m.leaders
 	return nil
+}
+
+// metadata is what the brokers say of a topic now.
+type metadata struct {
+	id      kadm.TopicID
+	leaders map[int32]int32
+}
+
+// metadata asks the brokers. kadm would answer from a cache, and an old id of a
+// topic that was made again would find the positions of the old one good.
+func (c *Cluster) metadata(ctx context.Context, topic string) (metadata, error) {
+	req := kmsg.NewPtrMetadataRequest()
+	rt := kmsg.NewMetadataRequestTopic()
+	rt.Topic = &topic
+	req.Topics = append(req.Topics, rt)
+	resp, err := req.RequestWith(ctx, c.client)
+	if err != nil {
+		return metadata{}, err
+	}
+	for _, t := range resp.Topics {
+		if t.Topic == nil || *t.Topic != topic {
+			continue
+		}
+		if err := kerr.ErrorForCode(t.ErrorCode); err != nil {
+			return metadata{}, err
+		}
+		m := metadata{id: t.TopicID, leaders: make(map[int32]int32, len(t.Partitions))}
+		for _, p := range t.Partitions {
+			m.leaders[p.Partition] = p.Leader
+		}
+		return m, nil
+	}
+	return metadata{}, kerr.UnknownTopicOrPartition
 }
 
 // read moves every position in at up to its end in to and calls fn for each

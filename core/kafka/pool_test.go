@@ -138,3 +138,18 @@ func TestManyTablesInASmallPool(t *testing.T) {
 		t.Fatalf("%d cursors, %v", len(all), err)
 	}
 }
+
+// kgo initialises again by itself after some errors; what it produced before is
+// then gone, and a commit would be of the rest.
+func TestChangedProducerIsNotCommittedWith(t *testing.T) {
+	r := newRig(t)
+	p := r.publisher()
+	r.open(p)
+	r.publish(p, page("a", 1, 1))
+	p.epoch--
+	_, err := p.Publish(ctx(t), page("b", 1, 2))
+	wantClass(t, err, failure.Aborted)
+	wantKeys(t, r.keys(rows), "a0")
+	r.publish(p, page("b", 1, 2))
+	wantKeys(t, r.keys(rows), "a0", "b0")
+}

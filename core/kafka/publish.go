@@ -176,6 +176,9 @@ func (p *Publisher) transact(ctx context.Context, op string, page Page, cursor [
 	if err = s.client.Flush(ctx); err == nil {
 		err = out.wait(ctx)
 	}
+	if err == nil {
+		err = settleTopics(ctx, s.client)
+	}
 	if failed := out.failure(); failed != nil {
 		err = failed // says more than a flush that ran out of time
 	}
@@ -194,6 +197,17 @@ func (p *Publisher) transact(ctx context.Context, op string, page Page, cursor [
 	}
 	p.cfg.Pool.put(s)
 	return Published{Next: out.next, Bytes: size}, nil
+}
+
+// settleTopics waits until kgo shows the partitions of every topic of the page to
+// EndTransaction. Of a topic that the client has just learnt it first produces the
+// waiting records and only then stores the partitions, both under one lock; an
+// EndTransaction between the two overlooks the topic. If it was the only one, kgo
+// aborts and reports success; if not, its sequence numbers are not reset and the
+// next page fails with OUT_OF_ORDER_SEQUENCE_NUMBER (v1.22.3, storePartitionsUpdate).
+// AbortBufferedRecords takes that lock, and aborts nothing: all records are back.
+func settleTopics(ctx context.Context, client *kgo.Client) error {
+	return client.AbortBufferedRecords(ctx)
 }
 
 // unchanged makes sure that the client still has the producer that was proven.

@@ -192,6 +192,30 @@ func TestOversizedIsMeasuredBeforeProducing(t *testing.T) {
 	wantText(t, err, `"abc"`)
 }
 
+// The first transaction of a client ends within microseconds after it has learnt
+// the topics: kgo may then overlook them (see settleTopics).
+func TestFirstTransactionsOfManyClients(t *testing.T) {
+	r := newRig(t)
+	const rounds = 100
+	for i := range rounds {
+		p := r.publisher(func(cfg *PublisherConfig) { cfg.Key = key(fmt.Sprint("t", i)) })
+		r.open(p)
+		if i%2 == 0 {
+			r.publish(p, page("", 0, 1)) // the cursor topic is the only one
+		} else {
+			r.publish(p, page("a", 1, 1))
+			r.publish(p, page("a", 1, 2))
+		}
+		p.Close(ctx(t))
+		if o := r.open(p); !o.Found {
+			t.Fatalf("round %d: the page was reported as published, and is not there", i)
+		}
+	}
+	if n := len(r.keys(rows)); n != rounds {
+		t.Fatalf("%d records, want %d", n, rounds)
+	}
+}
+
 func TestLargePage(t *testing.T) {
 	r := newRig(t)
 	p := r.publisher()

@@ -120,18 +120,11 @@ func (c *Cluster) create(ctx context.Context, spec TopicSpec, settings map[strin
 // describe reads partitions and settings of a topic and remembers its limit.
 func (c *Cluster) describe(ctx context.Context, name string) (Topic, error) {
 	op := "describing topic " + name
-	details, err := c.admin.ListTopics(ctx, name)
+	m, err := c.metadata(ctx, name)
 	if err != nil {
 		return Topic{}, classify(op, err, resource{topic: name, need: "Describe"})
 	}
-	detail, ok := details[name]
-	if !ok {
-		return Topic{}, classify(op, kerr.UnknownTopicOrPartition, resource{topic: name})
-	}
-	if detail.Err != nil {
-		return Topic{}, classify(op, detail.Err, resource{topic: name, need: "Describe"})
-	}
-	t := Topic{Name: name, Partitions: len(detail.Partitions), RetentionMs: -1, RetentionBytes: -1}
+	t := Topic{Name: name, Partitions: len(m.leaders), RetentionMs: -1, RetentionBytes: -1}
 	configs, err := c.admin.DescribeTopicConfigs(ctx, name)
 	if err != nil {
 		return Topic{}, classify(op, err, resource{topic: name, need: "DescribeConfigs"})
