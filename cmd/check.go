@@ -119,7 +119,7 @@ func settingProblems(cfg config.Config) []config.Problem {
 func leaves(err error) iter.Seq[error] {
 	return func(yield func(error) bool) {
 		for e := err; e != nil; e = errors.Unwrap(e) {
-			if joined, ok := e.(interface{ Unwrap() []error }); ok { //nolint:errorlint // the chain is walked here
+			if joined, ok := e.(interface{ Unwrap() []error }); ok {
 				slices.Values(joined.Unwrap())(yield)
 				return
 			}
