@@ -66,6 +66,7 @@ type Key struct {
 	pattern  *regexp.Regexp
 	required bool
 	address  bool     // the value is a URL
+	brokers  bool     // -1 is allowed, too
 	builtIn  []string // of oneOf, those that are built; nil = all
 }
 
@@ -87,6 +88,14 @@ func between(lo, hi float64) option {
 		if hi >= 1<<62 {
 			k.Valid = "at least " + number(lo)
 		}
+	}
+}
+
+// orDefault allows -1, the broker's default, and lo to hi.
+func orDefault(lo, hi float64) option {
+	return func(k *Key) {
+		k.min, k.max, k.bounded, k.brokers = lo, hi, true, true
+		k.Valid = fmt.Sprintf("-1, or %s to %s", number(lo), number(hi))
 	}
 }
 
@@ -169,6 +178,9 @@ func (k Key) check(v string) string {
 		f, err := strconv.ParseFloat(v, 64)
 		if err != nil || math.IsNaN(f) || k.Type != Float && f != math.Trunc(f) {
 			return "not a number"
+		}
+		if k.brokers && f == -1 {
+			return ""
 		}
 		if k.bounded && (f < k.min || f > k.max) || k.Type == Int && math.Abs(f) > math.MaxInt32 || math.Abs(f) > 1<<62 {
 			return "out of bounds"
