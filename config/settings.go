@@ -25,6 +25,8 @@ type Config struct {
 	FatalStopsProcess bool
 	// LogLevel is debug, info, warn or error; LogFormat text or json.
 	LogLevel, LogFormat string
+	// Notes say what was accepted and has no effect, for the log.
+	Notes []string
 }
 
 // Instance says how one ServiceNow instance is reached. Pipelines on the same

@@ -60,8 +60,10 @@ func TestTreeIsWhatRuns(t *testing.T) {
 		return config.Table{Alias: alias, Name: alias, Topic: alias, TimestampField: "sys_updated_on", IDField: "sys_id", BatchSize: 10, PollInterval: time.Hour}
 	}
 	src := config.Source{
-		Name: "itsm", Instance: config.Instance{URL: u, Username: "u", Password: "p", MaxConcurrent: 2, RequestTimeout: time.Second, BodyIdle: time.Second,
-			Retry: failure.Retry{MaxAttempts: 5, MaxElapsed: time.Hour, Initial: time.Hour, Max: time.Hour}},
+		Name: "itsm", Instance: config.Instance{
+			URL: u, Username: "u", Password: "p", MaxConcurrent: 2, RequestTimeout: time.Second, BodyIdle: time.Second,
+			Retry: failure.Retry{MaxAttempts: 5, MaxElapsed: time.Hour, Initial: time.Hour, Max: time.Hour},
+		},
 		Kafka: map[string]string{"bootstrap.servers": "127.0.0.1:1"}, Tables: []config.Table{table("incident"), table("change_request")}, PublishersMax: 1,
 	}
 	e, err := New(config.Config{Sources: []config.Source{src}}, WithActorSystem(system), WithHTTPTransport(func(string) http.RoundTripper { return nowhere{} }),

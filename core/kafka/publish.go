@@ -272,6 +272,7 @@ func (p *Publisher) abandon(ctx context.Context, s *session, op string, cause er
 	case failure.OutcomeUnknown:
 		p.opened = false
 		f.Hint = or(f.Hint, "another process took the table, or the transaction timed out: see snow.source.transaction.timeout.ms")
+	default: // stays what it was
 	}
 	return f
 }
