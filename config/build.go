@@ -65,7 +65,7 @@ func (b *builder) config(settings []Setting) Config {
 		case "sources":
 			cfg.Sources = append(cfg.Sources, b.source(pipeline, b.scope(name, scopes[name])))
 		case "sinks":
-			b.fail("sinks."+pipeline, "", "known, but not built yet: sinks", "")
+			cfg.Sinks = append(cfg.Sinks, b.sink(pipeline, b.scope(name, scopes[name])))
 		}
 	}
 	if len(cfg.Sources)+len(cfg.Sinks) == 0 && len(b.problems) == 0 {

@@ -111,9 +111,9 @@ var formatKeys = []Key{
 var kafkaKeys = []Key{
 	key("kafka.bootstrap.servers", Both, List, "Brokers of the pipeline.", required, matching(`(?:\[[0-9a-fA-F:]+\]|[^:/\s,]+):[0-9]{1,5}`, "host:port")),
 	key("kafka.*", Both, Any, "Client settings under the Java client's names."),
-	key("group.instance.id", Both, String, "Static membership.", planned),
-	key("group.session.timeout.ms", Both, Int, "A member that is silent for longer is dropped.", def("45000"), atLeast(6000), planned),
-	key("group.rebalance.timeout.ms", Both, Int, "Time to finish or abandon work at a rebalance.", def("120000"), atLeast(1000), planned),
+	key("group.instance.id", Both, String, "Static membership."),
+	key("group.session.timeout.ms", Both, Int, "A member that is silent for longer is dropped.", def("45000"), atLeast(6000)),
+	key("group.rebalance.timeout.ms", Both, Int, "Time to finish or abandon work at a rebalance.", def("120000"), atLeast(1000)),
 }
 
 var engineKeys = []Key{

@@ -38,7 +38,7 @@ source.itsm.snow.tables: [a]
 		"sources.itsm.snow.table.incident.topic": {Value: "no spaces", Problem: "does not fit", Allowed: "a topic name"},
 		"sources.itsm.snow.table.incident.name":  {Problem: "required", Allowed: "a-z, 0-9 and _"},
 		"sources.itsm.snow.table.task.name":      {Value: "task", Problem: `the alias "task" is not in snow.tables`, Allowed: "incident"},
-		"sources.itsm.snow.sink.table":           {Value: "incident", Problem: "not built yet"},
+		"sources.itsm.snow.sink.table":           {Value: "incident", Problem: "a key of sinks", Allowed: "a-z, 0-9 and _"},
 		"sources.itsm.admin.address":             {Value: "127.0.0.1:1", Problem: "belongs to the process"},
 		"source.itsm.snow.tables":                {Value: "a", Problem: "unknown key", Suggestion: "sources.itsm.snow.tables"},
 	} {
@@ -158,8 +158,13 @@ func TestRefused(t *testing.T) {
 		says string
 	}{
 		"no pipeline":            {Input{Flags: map[string]string{"log.level": "info"}}, "sources", "no pipeline"},
-		"a sink":                 {with("sinks.x.snow.sink.table=incident"), "sinks.x.snow.sink.table", "not built yet"},
-		"a sink of shared keys":  {with("sinks.x.snow.url=https://a.example"), "sinks.x", "not built yet"},
+		"a sink without topics":  {with("sinks.x.snow.sink.table=incident"), "sinks.x.topics", "required"},
+		"a planned sink key":     {with("sinks.x.snow.sink.batch.api=true", "sinks.x.snow.sink.table=incident", "sinks.x.topics=t"), "sinks.x.snow.sink.batch.api", "not built yet"},
+		"a planned sink value":   {with("sinks.x.snow.sink.lane.by=key", "sinks.x.snow.sink.table=incident", "sinks.x.topics=t"), "sinks.x.snow.sink.lane.by", "not built yet"},
+		"too many in flight":     {with("sinks.x.snow.sink.max.in.flight=9", "sinks.x.snow.sink.table=incident", "sinks.x.topics=t"), "sinks.x.snow.sink.max.in.flight", "larger than"},
+		"no dead letter topic":   {with("sinks.x.errors.tolerance=all", "sinks.x.snow.sink.table=incident", "sinks.x.topics=t"), "sinks.x.errors.deadletterqueue.topic.name", "needed"},
+		"reports to the input":   {with("sinks.x.snow.sink.reporter.error.topic=t", "sinks.x.snow.sink.table=incident", "sinks.x.topics=t"), "sinks.x.snow.sink.reporter.error.topic", "input topic"},
+		"allow and deny":         {with("sinks.x.snow.sink.field.allowlist=a", "sinks.x.snow.sink.field.denylist=b", "sinks.x.snow.sink.table=incident", "sinks.x.topics=t"), "sinks.x.snow.sink.field.denylist", "not together"},
 		"a source key in a sink": {with("sinks.x.snow.tables=a"), "sinks.x.snow.tables", "a key of sources"},
 		"a target":               {with("targets.x.kafka.client.id=a"), "targets.x.kafka.client.id", "not built yet"},
 		"a planned value":        {with("value.format=avro"), "value.format", "not built yet"},
