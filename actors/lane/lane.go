@@ -7,6 +7,7 @@ package lane
 import (
 	"context"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -68,6 +69,10 @@ type Config struct {
 // Kept is the partition's state and its request in flight. It belongs to the
 // sink; the lane that runs works on it.
 type Kept struct {
+	mu       sync.Mutex // guards inbox and outcomes, which others fill
+	inbox    []delivery
+	outcomes []*msg.Written
+
 	core   *lane.Lane
 	items  map[int64]*item
 	ending bool
@@ -81,6 +86,52 @@ type Kept struct {
 // NewKept begins at a committed position.
 func NewKept(core *lane.Lane) *Kept {
 	return &Kept{core: core, items: map[int64]*item{}, settle: map[string]time.Time{}, began: time.Now()}
+}
+
+// delivery is what one poll brought.
+type delivery struct {
+	records []record.Consumed
+	fields  map[string]bool
+}
+
+// Deliver puts records, in the order of the partition, where the lane finds them;
+// fields are the table's columns, nil under policy passthrough. Tell it Deliver afterwards.
+func (k *Kept) Deliver(records []record.Consumed, fields map[string]bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.inbox = append(k.inbox, delivery{records, fields})
+}
+
+// wrote keeps the outcome of a request until a lane has taken it.
+func (k *Kept) wrote(m *msg.Written) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.outcomes = append(k.outcomes, m)
+}
+
+func (k *Kept) nextDelivery() (delivery, bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(k.inbox) == 0 {
+		return delivery{}, false
+	}
+	return k.inbox[0], true
+}
+
+func (k *Kept) nextOutcome() (*msg.Written, bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(k.outcomes) == 0 {
+		return nil, false
+	}
+	return k.outcomes[0], true
+}
+
+// taken forgets what was handled, once that is complete.
+func (k *Kept) taken(inbox, outcomes int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.inbox, k.outcomes = k.inbox[inbox:], k.outcomes[outcomes:]
 }
 
 // item is one record that is not finished.
@@ -133,7 +184,7 @@ func (l *laneActor) Receive(ctx actor.Context) {
 			l.release(limit.Neutral, 0)
 		}
 	case *msg.Deliver:
-		l.deliver(m)
+		l.deliver()
 	case *msg.Marked:
 		l.cfg.Kept.core.Committed(m.Mark)
 		l.marking = false
@@ -145,8 +196,8 @@ func (l *laneActor) Receive(ctx actor.Context) {
 			l.stopTimer = nil
 			l.step()
 		}
-	case *msg.Written:
-		l.written(m)
+	case *msg.Wrote:
+		l.takeOutcomes()
 	case *msg.Reported:
 		l.reported(m)
 	case *msg.EndLane:
@@ -163,11 +214,19 @@ func (l *laneActor) resume() {
 	for _, it := range k.items {
 		it.tries = 0
 	}
-	if l.flying() {
-		return // Written will come: it was sent to this mailbox
-	}
 	if it := l.head(); it != nil && it.final != nil {
 		l.cfg.Reporter.Tell(it.final) // its answer may have been lost with the predecessor
+	}
+	l.takeOutcomes()
+	l.deliver()
+}
+
+// takeOutcomes handles what requests brought. An outcome is forgotten only when
+// it was handled to the end.
+func (l *laneActor) takeOutcomes() {
+	for m, ok := l.cfg.Kept.nextOutcome(); ok; m, ok = l.cfg.Kept.nextOutcome() {
+		l.written(m)
+		l.cfg.Kept.taken(0, 1)
 	}
 	l.step()
 }
@@ -181,19 +240,20 @@ func (l *laneActor) flying() bool {
 	return false
 }
 
-func (l *laneActor) deliver(m *msg.Deliver) {
+// deliver takes the records that lie in Kept.
+func (l *laneActor) deliver() {
 	k := l.cfg.Kept
-	if k.ending {
-		return
-	}
-	for i := range m.Records {
-		it := &item{record: m.Records[i], fields: m.Fields}
-		it.target, it.invalid = l.cfg.Mapping.Resolve(&it.record)
-		if k.core.Add(it.record.Offset, it.invalid == nil && it.target.Operation == mapping.Create) {
-			k.items[it.record.Offset] = it
+	for d, ok := k.nextDelivery(); ok && !k.ending; d, ok = k.nextDelivery() {
+		for i := range d.records {
+			it := &item{record: d.records[i], fields: d.fields}
+			it.target, it.invalid = l.cfg.Mapping.Resolve(&it.record)
+			if k.core.Add(it.record.Offset, it.invalid == nil && it.target.Operation == mapping.Create) {
+				k.items[it.record.Offset] = it
+			}
 		}
+		k.taken(1, 0)
+		l.moved(false)
 	}
-	l.moved(false)
 	l.step()
 }
 
@@ -318,13 +378,17 @@ func (l *laneActor) send(it *item) {
 	}
 	it.attempt++
 	it.flying = true
-	offset, attempt, instance := it.record.Offset, it.attempt, l.cfg.Instance
+	offset, attempt, instance, kept := it.record.Offset, it.attempt, l.cfg.Instance, l.cfg.Kept
 	l.cfg.Kept.core.Sent(offset)
 	r := servicenow.WriteRequest{Method: methods[it.write.Operation], Table: it.write.Table, SysID: it.write.SysID, Body: it.write.Body}
 	kit.Run[msg.Lane](l.worker, l.self, 0, func(ctx context.Context) msg.Lane {
 		w, err := instance.Write(ctx, r)
-		return &msg.Written{Offset: offset, Attempt: attempt, Result: w, Err: err}
-	}, func(err error) msg.Lane { return &msg.Written{Offset: offset, Attempt: attempt, Err: err} })
+		kept.wrote(&msg.Written{Offset: offset, Attempt: attempt, Result: w, Err: err})
+		return &msg.Wrote{}
+	}, func(err error) msg.Lane {
+		kept.wrote(&msg.Written{Offset: offset, Attempt: attempt, Err: err})
+		return &msg.Wrote{}
+	})
 }
 
 func (l *laneActor) wait(d time.Duration) {

@@ -16,7 +16,7 @@ import (
 func (l *laneActor) written(m *msg.Written) {
 	k := l.cfg.Kept
 	it := k.items[m.Offset]
-	if it == nil || !it.flying || it.attempt != m.Attempt {
+	if it == nil || it.final != nil || it.attempt != m.Attempt {
 		return
 	}
 	it.flying = false

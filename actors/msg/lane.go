@@ -2,20 +2,15 @@ package msg
 
 import (
 	"snowmelt/core/lane"
-	"snowmelt/core/record"
 	"snowmelt/core/servicenow"
 )
 
 // Lane is the inbox of a partition's lane.
 type Lane interface{ lane() }
 
-// Deliver hands records to a lane, in the order of the partition.
-type Deliver struct {
-	quiet
-	Records []record.Consumed
-	// Fields are the table's columns, nil under policy passthrough.
-	Fields map[string]bool
-}
+// Deliver tells a lane that records lie in its Kept. They are not in the message:
+// a message is lost when the lane panics over it, and a lost record would be a gap.
+type Deliver struct{ quiet }
 
 // Marked says that a commit with this mark is durable.
 type Marked struct {
@@ -23,10 +18,12 @@ type Marked struct {
 	Mark lane.Mark
 }
 
+// Wrote tells a lane that the outcome of a request lies in its Kept.
+type Wrote struct{ quiet }
+
 // Written is the outcome of one request. It is matched by offset and attempt, not
 // by the actor that sent it: a restarted lane takes over what its predecessor sent.
 type Written struct {
-	quiet
 	Offset  int64
 	Attempt int
 	Result  servicenow.Written
@@ -50,7 +47,7 @@ type EndLane struct{ quiet }
 
 func (*Deliver) lane()  {}
 func (*Marked) lane()   {}
-func (*Written) lane()  {}
+func (*Wrote) lane()    {}
 func (*Reported) lane() {}
 func (*LaneTick) lane() {}
 func (*EndLane) lane()  {}

@@ -275,7 +275,8 @@ func (s *sinkActor) polled(ctx actor.Context, m *msg.Polled) {
 		if c == nil || c.ending {
 			continue
 		}
-		c.ref.Tell(&msg.Deliver{Records: records, Fields: s.fields})
+		c.kept.Deliver(records, s.fields)
+		c.ref.Tell(&msg.Deliver{})
 		s.pause(c, c.finished+int64(len(records)))
 	}
 	if s.cfg.Fields != nil && time.Since(s.read) > s.cfg.FieldsEvery {
