@@ -23,6 +23,9 @@ import (
 // histories is how many random histories the model test runs.
 func histories() int {
 	n, _ := strconv.Atoi(os.Getenv("SNOWMELT_HISTORIES"))
+	if raceEnabled {
+		return cmp.Or(n, 200) // each costs several times as much
+	}
 	return cmp.Or(n, 2000)
 }
 
@@ -151,12 +154,7 @@ func (h *history) do(o op) error {
 	case "lost commit": // the broker commits, and the answer is lost
 		h.broker.ControlKey(int16(kmsg.EndTxn), func(r kmsg.Request) (kmsg.Response, error, bool) { return nil, errors.New("lost"), false })
 	case "cut":
-		h.running.mu.Lock()
-		for _, c := range h.running.conns {
-			_ = c.Close()
-		}
-		h.running.conns = nil
-		h.running.mu.Unlock()
+		h.running.cut(false)
 	}
 	return nil
 }

@@ -2,12 +2,12 @@ package itest
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"net"
 	"net/http"
 	"os"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -67,12 +67,13 @@ type process struct {
 	*supervisor.Engine
 	w *world
 
-	mu    sync.Mutex
-	dead  bool
-	conns []net.Conn
+	mu             sync.Mutex
+	dead, lineless bool
+	conns          []net.Conn
 }
 
-var errKilled = errors.New("the process was killed")
+// errKilled is what a host without a listener answers.
+var errKilled = &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
 
 func (w *world) start(s config.Source) (*process, error) {
 	p := &process{w: w}
@@ -90,7 +91,7 @@ func (p *process) dial(ctx context.Context, network, host string) (net.Conn, err
 	c, err := p.w.net.DialContext(ctx, network, host)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.dead && err == nil {
+	if (p.dead || p.lineless) && err == nil {
 		_ = c.Close()
 		return nil, errKilled
 	}
@@ -107,6 +108,17 @@ func (p *process) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, errKilled
 	}
 	return p.w.inst.Transport().RoundTrip(r)
+}
+
+// cut takes the lines to the broker away, or lets new ones be made.
+func (p *process) cut(away bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.lineless = away
+	for _, c := range p.conns {
+		_ = c.Close()
+	}
+	p.conns = nil
 }
 
 // kill cuts every line at once. The engine itself is stopped later, for the leak check only.

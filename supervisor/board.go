@@ -154,6 +154,7 @@ func (b *board) PagePublished(pipeline, alias string, p msg.PublishedFacts) {
 	t.facts, t.settled = p, time.Now()
 	t.rows += uint64(p.Rows)
 	t.rowsTotal.Add(p.Rows)
+	t.skipped.Add(p.Skipped)
 }
 
 // Restarted implements msg.Observer.

@@ -120,7 +120,7 @@ func New(cfg config.Config, opts ...Option) (*Engine, error) {
 	}
 	e.rootCfg = rootConfig{
 		observer: e.board, log: o.log, opts: []actor.PropsOption{actor.WithReceiverMiddleware(kit.LogPanics(o.log))},
-		ended: e.pipelineEnded, stopped: sync.OnceFunc(func() { close(e.stopped) }),
+		ended: e.pipelineEnded, stopped: sync.OnceFunc(e.rootStopped),
 	}
 	for _, s := range cfg.Sources {
 		if err := e.addSource(s); err != nil {
@@ -169,9 +169,26 @@ func (e *Engine) pipelineEnded(_ string, err error) {
 	if err != nil && e.first == nil {
 		e.first = err
 	}
+	if e.left == 0 {
+		return
+	}
 	if e.left--; e.left == 0 {
 		close(e.ended)
 	}
+}
+
+// rootStopped is told when the engine actor is gone, on request or not.
+func (e *Engine) rootStopped() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.left > 0 { // it went before its pipelines: nothing runs any more
+		if e.first == nil {
+			e.first = errors.New("running the engine: its actor stopped before its pipelines")
+		}
+		e.left = 0
+		close(e.ended)
+	}
+	close(e.stopped)
 }
 
 // Status returns what the engine is doing. It never blocks on an actor.

@@ -50,8 +50,9 @@ type PageFacts struct {
 
 // PublishedFacts describe what is durable after a page.
 type PublishedFacts struct {
-	Rows  int
-	State cursor.Durable
+	// Rows went out, Skipped were larger than the topic takes.
+	Rows, Skipped int
+	State         cursor.Durable
 	// Lag is how far the cursor's proof lies behind the instance's time.
 	Lag   time.Duration
 	Ended bool

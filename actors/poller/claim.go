@@ -131,12 +131,15 @@ func (p *pollerActor) probed(m *msg.Probed) {
 	p.oldest, p.date, p.received = m.Oldest, m.Date, m.Received
 	p.mode = claiming
 	cfg, gen, oldest, date := p.cfg, p.gen, m.Oldest, m.Date
-	kit.Run[msg.Poller](p.writer, p.self, publishTime, func(ctx context.Context) msg.Poller {
+	kit.Run[msg.Poller](p.writer, p.self, claimTime, func(ctx context.Context) msg.Poller {
 		m := claim(ctx, cfg, oldest, date)
 		m.Gen = gen
 		return m
 	}, func(err error) msg.Poller { return &msg.Claimed{Gen: gen, Err: err} })
 }
+
+// claimTime bounds the taking over of a table; most of it is reading for the filter.
+const claimTime = 15 * time.Minute
 
 // claim takes the table over: topic, fence, cursor, filter, in this order.
 func claim(ctx context.Context, cfg Config, oldest cursor.Timestamp, now time.Time) *msg.Claimed {
@@ -239,6 +242,8 @@ func (p *pollerActor) claimed(m *msg.Claimed) {
 	if p.cfg.Kept.limit > 0 {
 		p.sweep.SetLimit(p.cfg.Kept.limit)
 	}
+	p.cfg.Log.Info("the table is claimed", "pipeline", p.cfg.Pipeline, "table", p.cfg.Alias, "cursor_found", m.Found,
+		"cursor", m.Durable.Cursor.Time, "sys_id", m.Durable.Cursor.SysID, "known_versions", m.Filter.Len())
 	p.state(msg.Running, nil)
 	p.readNext()
 }

@@ -119,7 +119,8 @@ type pollerActor struct {
 	recorded  time.Time // when the cursor record was last written
 	progress  bool      // the parent knows that this incarnation works
 	lastState msg.State
-	failing   error // why the actor halts once the page being published is settled
+	phase     cursor.Phase // as it was logged
+	failing   error        // why the actor halts once the page being published is settled
 }
 
 // Props returns how to make the actor; each restart makes a new one from cfg.

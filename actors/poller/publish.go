@@ -22,7 +22,7 @@ func (p *pollerActor) publishNext() {
 		q := p.queue[0]
 		due := q.draft.Ended && time.Since(p.recorded) >= p.cfg.VerifiedEvery
 		if len(q.draft.Rows) == 0 && !due {
-			p.settle(0)
+			p.settle(0, 0)
 			continue
 		}
 		p.begin(q)
@@ -39,14 +39,14 @@ func (p *pollerActor) begin(q queued) {
 	state := q.draft.State
 	state.Fingerprint, state.Tail = p.cfg.Fingerprint, p.tail.Begin(p.next)
 	gen, publisher, shape, alias := p.gen, p.cfg.Publisher, p.cfg.Shape, p.cfg.Alias
-	extracted := q.page.Received.UnixMilli()
+	extracted, skip := q.page.Received.UnixMilli(), p.cfg.Sweep.SkipBadRows
 	kit.Run[msg.Poller](p.writer, p.self, publishTime, func(ctx context.Context) msg.Poller {
 		made := shape.Page(extracted)
 		records := make([]record.Record, len(q.draft.Rows))
 		for i, a := range q.draft.Rows {
 			records[i] = made.Record(a.Row, cursor.VersionHeader(alias, a.Version), a.Version.Time.Millis())
 		}
-		done, err := publisher.Publish(ctx, kafka.Page{Records: records, Cursor: state.Offset()})
+		done, err := publisher.Publish(ctx, kafka.Page{Records: records, Cursor: state.Offset(), SkipOversized: skip})
 		if err != nil {
 			return &msg.PageFailed{Gen: gen, Err: err}
 		}
@@ -68,7 +68,10 @@ func (p *pollerActor) published(m *msg.PagePublished) {
 		}
 	}
 	p.next = next
-	p.settle(len(p.queue[0].draft.Rows))
+	for _, name := range m.Published.Oversized {
+		p.cfg.Log.Warn("a row is larger than its topic takes and was skipped", "pipeline", p.cfg.Pipeline, "table", p.cfg.Alias, "topic", p.cfg.Shape.Topic, "row", name)
+	}
+	p.settle(len(p.queue[0].draft.Rows)-len(m.Published.Oversized), len(m.Published.Oversized))
 	switch p.mode {
 	case draining:
 		p.close()
@@ -81,14 +84,19 @@ func (p *pollerActor) published(m *msg.PagePublished) {
 }
 
 // settle takes the oldest draft as durable.
-func (p *pollerActor) settle(rows int) {
+func (p *pollerActor) settle(rows, skipped int) {
 	q := p.queue[0]
 	p.queue = p.queue[1:]
 	p.sweep.Published(q.draft.Seq)
 	q.page.Release()
-	facts := msg.PublishedFacts{Rows: rows, State: p.sweep.State(), Ended: q.draft.Ended}
+	facts := msg.PublishedFacts{Rows: rows, Skipped: skipped, State: p.sweep.State(), Ended: q.draft.Ended}
 	if proven := max(facts.State.Verified, facts.State.Cursor.Time); proven != cursor.None {
 		facts.Lag = max(0, p.sweep.InstanceNow(time.Now()).Sub(proven.Time()))
+	}
+	if facts.State.Phase != p.phase {
+		p.phase = facts.State.Phase
+		p.cfg.Log.Info("the table's phase", "pipeline", p.cfg.Pipeline, "table", p.cfg.Alias, "phase", p.phase,
+			"cursor", facts.State.Cursor.Time, "verified", facts.State.Verified)
 	}
 	p.cfg.Observer.PagePublished(p.cfg.Pipeline, p.cfg.Alias, facts)
 	if !p.progress {

@@ -137,6 +137,8 @@ func (p *pollerActor) tryAgain(err, exhausted error, e *failure.Error) {
 		return
 	}
 	p.state(msg.Retrying, err)
+	p.cfg.Log.Warn("a request is tried again", "pipeline", p.cfg.Pipeline, "table", p.cfg.Alias, "attempt", p.attempt,
+		"wait", wait.Round(time.Millisecond), "error", err.Error(), "request_id", e.RequestID)
 	p.cfg.Observer.TableRetry(p.cfg.Pipeline, p.cfg.Alias, p.attempt, time.Now().Add(wait), err)
 	p.wait(wait)
 }
@@ -151,6 +153,8 @@ func (p *pollerActor) rateLimited(e *failure.Error) {
 	}
 	p.first = p.first.Add(wait)
 	p.state(msg.Throttled, e)
+	p.cfg.Log.Warn("the instance limits the rate", "pipeline", p.cfg.Pipeline, "table", p.cfg.Alias, "wait", wait.Round(time.Millisecond),
+		"retry_after", e.RetryAfter, "request_id", e.RequestID)
 	p.cfg.Observer.TableRetry(p.cfg.Pipeline, p.cfg.Alias, p.attempt, time.Now().Add(wait), e)
 	p.wait(wait)
 }

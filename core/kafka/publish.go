@@ -29,6 +29,9 @@ type Page struct {
 	Rewind bool
 	// Forget removes the cursor, with all its spellings; Cursor is then ignored.
 	Forget bool
+	// SkipOversized leaves records out that are larger than their topic takes,
+	// instead of failing the page (snow.source.bad.row.behavior=skip).
+	SkipOversized bool
 }
 
 // Published is what is known after a page was published.
@@ -38,6 +41,8 @@ type Published struct {
 	Next map[int32]int64
 	// Bytes are those of the page's records with their framing, uncompressed.
 	Bytes int
+	// Oversized names the records that Page.SkipOversized left out: key, size and limit.
+	Oversized []string
 }
 
 // Publish publishes a page. Under exactly_once records and cursor are one
@@ -75,15 +80,37 @@ func (p *Publisher) Publish(ctx context.Context, page Page) (Published, error) {
 	if err := p.forward(op, page); err != nil {
 		return Published{}, err
 	}
+	var oversized []string
+	if page.SkipOversized {
+		page.Records, oversized = p.withoutOversized(page.Records)
+	}
 	cursor := p.cursorRecords(page)
 	size, err := p.measure(op, page, cursor)
 	if err != nil {
 		return Published{}, err
 	}
+	send := p.deliver
 	if p.cfg.ExactlyOnce {
-		return p.transact(ctx, op, page, cursor, size)
+		send = p.transact
 	}
-	return p.deliver(ctx, op, page, cursor, size)
+	done, err := send(ctx, op, page, cursor, size)
+	done.Oversized = oversized
+	return done, err
+}
+
+// withoutOversized returns the records that fit, and names the others.
+func (p *Publisher) withoutOversized(records []record.Record) ([]record.Record, []string) {
+	kept := make([]record.Record, 0, len(records))
+	var names []string
+	for _, r := range records {
+		limit := p.cfg.Cluster.limit(or(r.Topic, p.cfg.Topic)) - clientFraming
+		if size := RecordSize(r); size > limit {
+			names = append(names, fmt.Sprintf("%s (%d bytes, the limit is %d)", r.Key, size, limit))
+			continue
+		}
+		kept = append(kept, r)
+	}
+	return kept, names
 }
 
 // forward refuses a cursor that lies before the durable one: a bug of the caller.
