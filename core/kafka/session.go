@@ -23,8 +23,10 @@ import (
 //     written here, by place and by content. Every transaction writes the cursor,
 //     those that leave it as it is too, so another owner's page would show.
 //
-// The failure of both is Fenced. Before, the coordinator is asked who owns the id
-// (see standing.go), so that a zombie seldom gets as far as to fence its successor.
+// Before, the coordinator is asked who owns the id (see standing.go), so that a zombie
+// seldom gets as far as to fence its successor. One that does is the newest owner
+// then, and keeps the table: the failure of both is OutcomeUnknown, because if it gave
+// up, nobody would own the table.
 func (p *Publisher) transactional(ctx context.Context) (*session, error) {
 	op := "opening the producer of " + p.txnID
 	pool := p.cfg.Pool
@@ -79,8 +81,8 @@ func (p *Publisher) prove(ctx context.Context, client *kgo.Client, op string) er
 	if !same(p.last, f.own) {
 		p.opened = false
 		return &failure.Error{
-			Class: failure.Fenced, Op: op,
-			Detail: fmt.Sprintf("another process owns this table: its cursor moved from %s to %s", p.last.place(), f.own.place()),
+			Class: failure.OutcomeUnknown, Op: op,
+			Detail: fmt.Sprintf("another process published in between: the cursor moved from %s to %s", p.last.place(), f.own.place()),
 			Hint:   fencedHint,
 		}
 	}

@@ -26,7 +26,7 @@ import (
 // shows an aborted transaction), an EndTxn of our own by at most one; a successor's
 // InitProducerId raises it too, and its own transactions go on from there.
 //
-// It only decides who gives up. Effects are fenced by Kafka (Invariant 5).
+// It only decides who gives up: everyone but whoever initialised the id last. Effects are fenced by Kafka (Invariant 5).
 type standing struct {
 	id    int64
 	epoch int16 // unknownEpoch: nothing is known, the id may be claimed
