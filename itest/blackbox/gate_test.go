@@ -103,3 +103,15 @@ func (t *trap) open(lose bool) {
 		close(t.release)
 	})
 }
+
+// reached waits until a process has sent the request that a trap is for.
+func (w *world) reached(p *child, t *trap) {
+	w.t.Helper()
+	select {
+	case <-t.hit:
+	case <-p.Done():
+		w.t.Fatalf("%s ended by itself", p.Name)
+	case <-w.ctx().Done():
+		w.t.Fatalf("%s did not send request %d of kind %d", p.Name, t.nth, t.key)
+	}
+}

@@ -139,13 +139,7 @@ func TestKill(t *testing.T) {
 			t.open(false)
 		}
 		if trap != nil {
-			select {
-			case <-trap.hit:
-			case <-p.Done():
-				t.Fatalf("kill %d: the process ended by itself", i)
-			case <-w.ctx().Done():
-				t.Fatalf("kill %d (%s): the moment did not come", i, moment)
-			}
+			w.reached(p, trap)
 		}
 		if wait > 0 {
 			<-time.After(wait)
