@@ -29,39 +29,41 @@ type rule struct {
 	class    Class
 	shrink   bool
 	hint     string
+	wide     bool // concerns the table, not one record
 }
 
 // rules is the table of failures.md section 1 with the texts of table-api.md.
 var rules = []rule{
-	{0, 0, "maximum execution time", false, TooLarge, true, "the instance's quota; the page is made smaller"},
-	{0, 0, "unique key violation", false, Conflict, false, "another row holds this value"},
-	{0, 0, "hibernat", true, Transient, false, "the instance is hibernating; wake it in the developer portal"},
-	{401, 401, "", false, Auth, false, "check user and password of snow.auth.*"},
-	{407, 407, "", false, Misconfigured, false, "the proxy wants credentials: snow.http.proxy.username and .password"},
-	{429, 429, "", false, RateLimited, false, "a rate limit rule of the instance"},
-	{403, 403, "insufficient rights to query", false, Permission, false, "a field of the query, perhaps the cursor field, may not be read by this user"},
-	{403, 403, "", false, Permission, false, "the integration user lacks a role, an ACL or a domain"},
-	{400, 404, "invalid table", false, NotFound, false, "the instance has no such table"},
-	{400, 404, "does not represent any resource", false, Misconfigured, false, "check snow.url and the table's name"},
-	{404, 404, "", false, NotFound, false, "no such table or row, or an ACL hides it"},
-	{409, 409, "try again", false, Transient, false, ""},
-	{409, 409, "", false, Conflict, false, ""},
-	{414, 414, "", false, Permanent, false, "the query is too long for the instance or a proxy: shorten it"},
-	{408, 408, "", false, Transient, true, ""},
-	{425, 425, "", false, Transient, false, ""},
-	{500, 500, "", false, Transient, false, ""},
-	{502, 503, "", false, Transient, false, ""},
-	{504, 504, "", false, Transient, true, ""},
-	{400, 400, "", false, RecordError, false, "the instance refuses the query or the fields"},
-	{422, 422, "", false, RecordError, false, ""},
-	{300, 399, "login", false, Auth, false, "redirected to a login page: check snow.url and snow.auth.*"},
-	{300, 399, "", false, Permanent, false, "redirects are not followed: set snow.url to the final address"},
-	{200, 299, "maintenance", true, Transient, false, "the instance is under maintenance"},
-	{200, 299, "login", true, Transient, false, "a login page instead of data; single sign-on or a proxy may stand in between"},
-	{200, 299, "", true, Permanent, false, "HTML instead of JSON: check snow.url and proxies"},
-	{200, 299, "insufficient rights", false, Permission, false, ""},
-	{200, 299, "security constraints", false, Permission, false, ""},
-	{200, 299, "acl exception", false, Permission, false, "an access rule of the instance"},
+	{0, 0, "maximum execution time", false, TooLarge, true, "the instance's quota; the page is made smaller", false},
+	{0, 0, "unique key violation", false, Conflict, false, "another row holds this value", false},
+	{0, 0, "hibernat", true, Transient, false, "the instance is hibernating; wake it in the developer portal", false},
+	{401, 401, "", false, Auth, false, "check user and password of snow.auth.*", false},
+	{407, 407, "", false, Misconfigured, false, "the proxy wants credentials: snow.http.proxy.username and .password", false},
+	{429, 429, "", false, RateLimited, false, "a rate limit rule of the instance", false},
+	{403, 403, "insufficient rights to query", false, Permission, false, "a field of the query, perhaps the cursor field, may not be read by this user", true},
+	{403, 403, "failed api level acl", false, Permission, false, "the integration user may not use this table through the API", true},
+	{403, 403, "", false, Permission, false, "the integration user lacks a role, an ACL or a domain", false},
+	{400, 404, "invalid table", false, NotFound, false, "the instance has no such table", true},
+	{400, 404, "does not represent any resource", false, Misconfigured, false, "check snow.url and the table's name", true},
+	{404, 404, "", false, NotFound, false, "no such table or row, or an ACL hides it", false},
+	{409, 409, "try again", false, Transient, false, "", false},
+	{409, 409, "", false, Conflict, false, "", false},
+	{414, 414, "", false, Permanent, false, "the query is too long for the instance or a proxy: shorten it", false},
+	{408, 408, "", false, Transient, true, "", false},
+	{425, 425, "", false, Transient, false, "", false},
+	{500, 500, "", false, Transient, false, "", false},
+	{502, 503, "", false, Transient, false, "", false},
+	{504, 504, "", false, Transient, true, "", false},
+	{400, 400, "", false, RecordError, false, "the instance refuses the query or the fields", false},
+	{422, 422, "", false, RecordError, false, "", false},
+	{300, 399, "login", false, Auth, false, "redirected to a login page: check snow.url and snow.auth.*", false},
+	{300, 399, "", false, Permanent, false, "redirects are not followed: set snow.url to the final address", false},
+	{200, 299, "maintenance", true, Transient, false, "the instance is under maintenance", false},
+	{200, 299, "login", true, Transient, false, "a login page instead of data; single sign-on or a proxy may stand in between", false},
+	{200, 299, "", true, Permanent, false, "HTML instead of JSON: check snow.url and proxies", false},
+	{200, 299, "insufficient rights", false, Permission, false, "", false},
+	{200, 299, "security constraints", false, Permission, false, "", false},
+	{200, 299, "acl exception", false, Permission, false, "an access rule of the instance", false},
 }
 
 // Classify says what kind of failure an answer is that is no success: the caller
@@ -82,7 +84,7 @@ func Classify(op string, a Answer, now time.Time) *Error {
 		if r.from != 0 && (a.Status < r.from || a.Status > r.to) || r.html && !html || !strings.Contains(body, r.text) {
 			continue
 		}
-		e.Class, e.Shrink, e.Hint = r.class, r.shrink, r.hint
+		e.Class, e.Shrink, e.Hint, e.TableWide = r.class, r.shrink, r.hint, r.wide
 		break
 	}
 	if a.Status == 429 || a.Status == 503 {

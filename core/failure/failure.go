@@ -102,6 +102,8 @@ type Error struct {
 	RequestID string
 	// Shrink says that a smaller page may succeed: time-outs, cut bodies.
 	Shrink bool
+	// TableWide says that a refusal concerns the table, not one record of it.
+	TableWide bool
 	// RetryAfter is the pause that the instance asked for, 0 when it named none.
 	RetryAfter time.Duration
 	// Err is the cause, if there is one.

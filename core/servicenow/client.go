@@ -4,6 +4,7 @@
 package servicenow
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -148,7 +149,7 @@ func (b *body) Read(p []byte) (int, error) {
 
 // do sends one request and returns its answer, whatever its status, or a
 // classified failure. now is the local clock.
-func (c *Client) do(ctx context.Context, op, method, path string, query url.Values) (*answer, error) {
+func (c *Client) do(ctx context.Context, op, method, path string, query url.Values, send []byte) (*answer, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	wrote := false
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
@@ -156,7 +157,11 @@ func (c *Client) do(ctx context.Context, op, method, path string, query url.Valu
 	})
 	u := *c.cfg.URL
 	u.Path, u.RawQuery = path, query.Encode()
-	req, err := http.NewRequestWithContext(ctx, method, u.String(), nil)
+	var content io.Reader
+	if send != nil {
+		content = bytes.NewReader(send)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, u.String(), content)
 	if err != nil {
 		cancel(nil)
 		return nil, fmt.Errorf("building a request for %s: %w", path, err)
@@ -164,6 +169,9 @@ func (c *Client) do(ctx context.Context, op, method, path string, query url.Valu
 	id := requestID()
 	req.Header.Set("Accept", "application/json")
 	req.Header.Set("Accept-Encoding", "gzip")
+	if send != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
 	req.Header.Set("User-Agent", c.cfg.UserAgent)
 	req.Header.Set("X-Request-Id", id)
 	if c.cfg.Username != "" {

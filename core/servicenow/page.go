@@ -100,7 +100,7 @@ func (c *Client) List(ctx context.Context, r ListRequest, f Fields) (*Page, erro
 			Hint: "shorten the base query or the list of fields",
 		}
 	}
-	a, err := c.do(ctx, op, http.MethodGet, path, query)
+	a, err := c.do(ctx, op, http.MethodGet, path, query, nil)
 	if err != nil {
 		return nil, err
 	}
