@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
+	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -32,6 +35,9 @@ func checkCommand(s streams) *cobra.Command {
 			cfg, err := config.Load(in)
 			if wrong, ok := errors.AsType[*config.Error](err); ok {
 				report.OK, report.Errors = false, wrong.Problems
+				report.Kafka = supervisor.KafkaReport{Problem: "not asked: the configuration has problems"}
+			} else if wrong := settingProblems(cfg); len(wrong) > 0 {
+				report.OK, report.Errors = false, wrong
 				report.Kafka = supervisor.KafkaReport{Problem: "not asked: the configuration has problems"}
 			} else if !offline {
 				ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
@@ -62,7 +68,7 @@ func printReport(s streams, r supervisor.Report, offline bool) error {
 		fmt.Fprintln(s.out, p)
 	}
 	if len(r.Errors) > 0 {
-		fmt.Fprintf(s.out, "\n%d problems\n", len(r.Errors))
+		fmt.Fprintf(s.out, "\nproblems: %d\n", len(r.Errors))
 		return nil
 	}
 	fmt.Fprintln(s.out, "configuration: ok")
@@ -87,4 +93,37 @@ func printReport(s streams, r supervisor.Report, offline bool) error {
 		fmt.Fprintln(s.out, "kafka:", r.Kafka.Problem)
 	}
 	return nil
+}
+
+// settingProblems returns what the clients say about their settings, without a connection.
+func settingProblems(cfg config.Config) []config.Problem {
+	engine, err := supervisor.New(cfg)
+	if err == nil {
+		err = engine.Stop(context.Background())
+	}
+	if err == nil {
+		return nil
+	}
+	var out []config.Problem
+	for err := range leaves(err) {
+		p := config.Problem{Problem: err.Error()}
+		if key, problem, ok := strings.Cut(p.Problem, ": "); ok && strings.HasPrefix(key, "kafka.") {
+			p.Key, p.Problem = key, problem
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+// leaves returns the errors that were joined somewhere in err's chain, or err itself.
+func leaves(err error) iter.Seq[error] {
+	return func(yield func(error) bool) {
+		for e := err; e != nil; e = errors.Unwrap(e) {
+			if joined, ok := e.(interface{ Unwrap() []error }); ok {
+				slices.Values(joined.Unwrap())(yield)
+				return
+			}
+		}
+		yield(err)
+	}
 }

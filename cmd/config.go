@@ -11,9 +11,7 @@ import (
 )
 
 func configCommand(s streams) *cobra.Command {
-	c := &cobra.Command{Use: "config", Short: "The key table, and the configuration as it is understood"}
-	c.AddCommand(configKeys(s), configShow(s))
-	return c
+	return group("config", "The key table, and the configuration as it is understood", configKeys(s), configShow(s))
 }
 
 func configKeys(s streams) *cobra.Command {

@@ -88,7 +88,7 @@ func (f *fakeFlags) run(ctx context.Context, s streams) error {
 	if err != nil {
 		return fmt.Errorf("listening: %w", err)
 	}
-	defer server.Close()
+	defer func() { _ = server.Close() }()
 	fmt.Fprintln(s.out, server.Addr())
 	f.replay(ctx, inst, log)
 	<-ctx.Done()

@@ -12,7 +12,6 @@ import (
 )
 
 func offsetsCommand(s streams) *cobra.Command {
-	c := &cobra.Command{Use: "offsets", Short: "The cursors of the source pipelines"}
 	var flags configFlags
 	var output string
 	list := &cobra.Command{
@@ -46,6 +45,5 @@ func offsetsCommand(s streams) *cobra.Command {
 	}
 	flags.add(list)
 	outputFlag(list, &output)
-	c.AddCommand(list)
-	return c
+	return group("offsets", "The cursors of the source pipelines", list)
 }

@@ -67,6 +67,21 @@ func Execute(args []string, stdout, stderr io.Writer) int {
 	return code
 }
 
+// group returns a command that only holds others.
+func group(name, short string, commands ...*cobra.Command) *cobra.Command {
+	c := &cobra.Command{
+		Use: name, Short: short, Args: func(c *cobra.Command, args []string) error {
+			if len(args) > 0 { // cobra would print the help and call it a success
+				return &exitError{exitUsage, fmt.Errorf("unknown command %q for %q", args[0], c.CommandPath())}
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	c.AddCommand(commands...)
+	return c
+}
+
 // isUsage tells cobra's own complaints, which have no type, from failures of a command.
 func isUsage(err error) bool {
 	for _, prefix := range []string{"unknown command", "unknown flag", "required flag", "accepts ", "requires at least", "invalid argument"} {

@@ -31,7 +31,11 @@ func runCommand(s streams) *cobra.Command {
 			signals := make(chan os.Signal, 2)
 			signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
 			defer signal.Stop(signals)
-			return run(cfg, newLogger(cfg, s), signals)
+			log := newLogger(cfg, s)
+			for _, note := range cfg.Notes {
+				log.Warn("a setting has no effect", "setting", note)
+			}
+			return run(cfg, log, signals)
 		},
 	}
 	flags.add(c)
@@ -47,6 +51,7 @@ func run(cfg config.Config, log *slog.Logger, signals <-chan os.Signal) error {
 	}
 	server, err := admin.Start(cfg.AdminAddress, engine)
 	if err != nil {
+		_ = engine.Stop(context.Background()) // it was not started: only its clients are closed
 		return &exitError{exitFailed, err}
 	}
 	if err := engine.Start(context.Background()); err != nil {

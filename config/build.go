@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"maps"
+	"math"
 	"net/url"
 	"slices"
 	"strconv"
@@ -16,113 +17,16 @@ import (
 // Load reads, validates and types a configuration. Its error is an *Error that
 // holds every problem at once.
 func Load(in Input) (Config, error) {
-	e, problems := Effective(in)
+	l := read(in)
+	e, problems := l.effective(in)
 	b := builder{problems: problems}
 	cfg := b.config(e)
 	if len(b.problems) > 0 {
 		slices.SortStableFunc(b.problems, func(a, c Problem) int { return strings.Compare(a.Key, c.Key) })
 		return Config{}, &Error{b.problems}
 	}
+	cfg.Notes = l.notes
 	return cfg, nil
-}
-
-// Setting is one value of the effective configuration.
-type Setting struct {
-	// Scope is "", "sources/NAME" or "sinks/NAME".
-	Scope string
-	Key   Key
-	// Name is the key as it was written, with alias or topic filled in.
-	Name, Value string
-	// Raw is the value before secrets were filled in.
-	Raw string
-}
-
-// Effective returns what was configured, checked against the key table one by
-// one; defaults are not filled in.
-func Effective(in Input) ([]Setting, []Problem) {
-	loaded, problems := read(in)
-	keys := Keys()
-	var names []string
-	for _, k := range keys {
-		names = append(names, k.Name)
-	}
-	getenv := func(name string) (string, bool) {
-		for _, pair := range slices.Backward(in.Environ) {
-			if k, v, _ := strings.Cut(pair, "="); k == name {
-				return v, true
-			}
-		}
-		return "", false
-	}
-	var out []Setting
-	for _, where := range slices.Sorted(maps.Keys(loaded)) {
-		scope, name := splitScope(where)
-		shown := strings.ReplaceAll(where, delimiter, ".")
-		value, err := toText(loaded[where])
-		if err != nil {
-			problems = append(problems, Problem{Key: shown, Problem: err.Error()})
-			continue
-		}
-		k, _, ok := match(keys, name)
-		p := Problem{Key: shown, Value: value, Allowed: k.Valid}
-		switch {
-		case !ok:
-			p.Problem, p.Allowed, p.Suggestion = "unknown key", "", nearest(name, names)
-		case strings.HasPrefix(scope, "targets/"):
-			p.Problem = "known, but not built yet: targets of their own"
-		case !k.Built:
-			p.Problem = "known, but not built yet"
-		case k.Global && scope != "":
-			p.Problem = "belongs to the process, not to a pipeline"
-		case k.Side == SourceSide && strings.HasPrefix(scope, "sinks/"), k.Side == SinkSide && strings.HasPrefix(scope, "sources/"):
-			p.Problem = fmt.Sprintf("a key of %ss", k.Side)
-		default:
-			resolved, err := resolve(value, getenv)
-			if err != nil {
-				p.Problem = err.Error()
-			} else if p.Problem = k.check(resolved); p.Problem == "" {
-				out = append(out, Setting{scope, k, name, resolved, value})
-				continue
-			}
-		}
-		if k.Secret {
-			p.Value = "***"
-		}
-		problems = append(problems, p)
-	}
-	return out, problems
-}
-
-func splitScope(where string) (scope, name string) {
-	if i := strings.LastIndex(where, delimiter); i >= 0 {
-		return where[:i], where[i+1:]
-	}
-	return "", where
-}
-
-// toText returns a value as it would stand in a flat file; lists are joined by commas.
-func toText(v any) (string, error) {
-	switch x := v.(type) {
-	case nil:
-		return "", nil
-	case []any:
-		list := make([]string, len(x))
-		for i, e := range x {
-			s, err := toText(e)
-			if err != nil {
-				return "", err
-			}
-			list[i] = s
-		}
-		return strings.Join(list, ","), nil
-	case map[string]any:
-		return "", fmt.Errorf("a value was expected, not a group of keys")
-	case float64:
-		return strconv.FormatFloat(x, 'f', -1, 64), nil
-	case time.Time: // YAML reads an unquoted date as a time
-		return x.UTC().Format("2006-01-02 15:04:05"), nil
-	}
-	return fmt.Sprint(v), nil
 }
 
 // builder turns settings into typed ones and collects what is wrong.
@@ -161,14 +65,31 @@ func (b *builder) config(settings []Setting) Config {
 		case "sources":
 			cfg.Sources = append(cfg.Sources, b.source(pipeline, b.scope(name, scopes[name])))
 		case "sinks":
-			b.fail("sinks."+pipeline, "", "known, but not built yet: sinks", "")
+			cfg.Sinks = append(cfg.Sinks, b.sink(pipeline, b.scope(name, scopes[name])))
 		}
 	}
 	if len(cfg.Sources)+len(cfg.Sinks) == 0 && len(b.problems) == 0 {
 		b.fail("sources", "", "no pipeline is configured", "at least one of sources.NAME or sinks.NAME")
 	}
 	b.duplicates(cfg)
+	b.strays(cfg)
 	return cfg
+}
+
+// strays refuses settings at the top for a table that no pipeline has.
+func (b *builder) strays(cfg Config) {
+	for _, name := range slices.Sorted(maps.Keys(b.shared)) {
+		k, alias, _ := match(tableKeys, name)
+		if !strings.HasPrefix(k.Name, "snow.table.<") {
+			continue
+		}
+		used := slices.ContainsFunc(cfg.Sources, func(s Source) bool {
+			return slices.ContainsFunc(s.Tables, func(t Table) bool { return t.Alias == alias })
+		})
+		if !used {
+			b.fail(name, b.shared[name].Shown(), fmt.Sprintf("no pipeline has the alias %q in snow.tables", alias), "")
+		}
+	}
 }
 
 // scope reads the keys of one pipeline: its own, then the shared, then the default.
@@ -208,10 +129,18 @@ func (s scope) text(name string) string {
 func (s scope) needed(name string) string {
 	v := s.text(name)
 	if v == "" {
+		s.missing(name)
+	}
+	return v
+}
+
+// missing says that a key is not set, unless it is and was refused.
+func (s scope) missing(name string) {
+	refused := slices.ContainsFunc(s.b.problems, func(p Problem) bool { return p.Key == name || p.Key == s.shown(name) })
+	if !refused {
 		k, _, _ := match(s.keys, name)
 		s.b.fail(s.shown(name), "", "required, but not set", k.Valid)
 	}
-	return v
 }
 
 func (s scope) shown(name string) string {
@@ -227,8 +156,9 @@ func (s scope) num(name string) int {
 	return int(n)
 }
 
+// millis returns a duration; what is longer than one can be is the longest.
 func (s scope) millis(name string) time.Duration {
-	return time.Duration(s.num(name)) * time.Millisecond
+	return time.Duration(min(s.num(name), math.MaxInt64/int(time.Millisecond))) * time.Millisecond
 }
 
 func (s scope) yes(name string) bool { return s.text(name) == "true" }
@@ -266,7 +196,7 @@ func (s scope) kafka() map[string]string {
 		}
 	}
 	if out["bootstrap.servers"] == "" {
-		s.b.fail(s.shown("kafka.bootstrap.servers"), "", "required, but not set", "host:port, several with commas")
+		s.missing("kafka.bootstrap.servers")
 	}
 	return out
 }
@@ -297,7 +227,7 @@ func (b *builder) source(name string, s scope) Source {
 	}
 	aliases := s.list("snow.tables")
 	if len(aliases) == 0 {
-		s.needed("snow.tables")
+		s.missing("snow.tables")
 	}
 	for i, alias := range aliases {
 		if slices.Contains(aliases[:i], alias) {
@@ -308,7 +238,7 @@ func (b *builder) source(name string, s scope) Source {
 	}
 	for n, v := range s.own {
 		if _, alias, ok := match(tableKeys, n); ok && strings.HasPrefix(n, "snow.table.") && !slices.Contains(aliases, alias) {
-			b.fail(s.shown(n), v.Raw, fmt.Sprintf("the alias %q is not in snow.tables", alias), strings.Join(aliases, ", "))
+			b.fail(s.shown(n), v.Raw, fmt.Sprintf("the alias %q is not in snow.tables", alias), strings.Join(slices.Compact(slices.Sorted(slices.Values(aliases))), ", "))
 		}
 	}
 	return src
@@ -365,19 +295,4 @@ func (b *builder) duplicates(cfg Config) {
 			seen[key] = t.Alias
 		}
 	}
-}
-
-// Shown returns the value as it may be printed: secrets, and Kafka settings that
-// carry them, are replaced (Invariant 8).
-func (s Setting) Shown() string {
-	name := strings.ToLower(s.Name)
-	for _, word := range []string{"password", "secret", "jaas", "ssl.keystore.key", "ssl.key", "token", "user.info"} {
-		if s.Key.Secret || s.Key.Type == Any && strings.Contains(name, word) {
-			return "***"
-		}
-	}
-	if s.Raw != s.Value {
-		return s.Raw // a reference says where the value comes from
-	}
-	return s.Value
 }

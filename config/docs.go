@@ -18,8 +18,14 @@ func WriteDocs(w io.Writer) error {
 		title string
 		keys  []Key
 	}{
-		{"The instance", instanceKeys}, {"Sources", sourceKeys}, {"Tables of a source", tableKeys}, {"Sinks", sinkKeys},
-		{"Formats", formatKeys}, {"Kafka", kafkaKeys}, {"Failures", failureKeys}, {"The process", engineKeys},
+		{"The instance", instanceKeys},
+		{"Sources", sourceKeys},
+		{"Tables of a source", tableKeys},
+		{"Sinks", sinkKeys},
+		{"Formats", formatKeys},
+		{"Kafka", kafkaKeys},
+		{"Failures", failureKeys},
+		{"The process", engineKeys},
 	} {
 		fmt.Fprintf(&b, "\n## %s\n\n| key | type | default | allowed | meaning |\n|---|---|---|---|---|\n", section.title)
 		for _, k := range section.keys {

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"math"
 	"net/url"
 	"regexp"
 	"slices"
@@ -64,6 +65,8 @@ type Key struct {
 	bounded  bool
 	pattern  *regexp.Regexp
 	required bool
+	address  bool     // the value is a URL
+	brokers  bool     // -1 is allowed, too
 	builtIn  []string // of oneOf, those that are built; nil = all
 }
 
@@ -88,6 +91,14 @@ func between(lo, hi float64) option {
 	}
 }
 
+// orDefault allows -1, the broker's default, and lo to hi.
+func orDefault(lo, hi float64) option {
+	return func(k *Key) {
+		k.min, k.max, k.bounded, k.brokers = lo, hi, true, true
+		k.Valid = fmt.Sprintf("-1, or %s to %s", number(lo), number(hi))
+	}
+}
+
 func atLeast(n float64) option { return between(n, 1<<62) }
 
 func number(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }
@@ -95,6 +106,8 @@ func number(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }
 func matching(re, words string) option {
 	return func(k *Key) { k.pattern, k.Valid = regexp.MustCompile(`^(?:`+re+`)$`), words }
 }
+
+func webAddress(k *Key) { k.address, k.Valid = true, "an http(s) URL" }
 
 func required(k *Key) { k.required, k.Default = true, "(required)" }
 
@@ -107,6 +120,12 @@ func global(k *Key) { k.Global = true }
 
 func key(name string, side Side, t Type, doc string, opts ...option) Key {
 	k := Key{Name: name, Side: side, Type: t, Doc: doc, Since: "0.1.0", Built: true, Secret: t == Secret}
+	if t == Bool {
+		k.Valid = "true, false"
+	}
+	if t == URL {
+		webAddress(&k)
+	}
 	for _, o := range opts {
 		o(&k)
 	}
@@ -129,7 +148,7 @@ func match(keys []Key, name string) (Key, string, bool) {
 	var best Key
 	bestPart, bestLen := "", -1
 	for _, k := range keys {
-		prefix, suffix := k.Name, ""
+		var prefix, suffix string
 		if i := strings.IndexByte(k.Name, '<'); i >= 0 {
 			prefix = k.Name[:i]
 			suffix = k.Name[strings.IndexByte(k.Name, '>')+1:]
@@ -157,10 +176,13 @@ func (k Key) check(v string) string {
 	switch k.Type {
 	case Int, Long, Float:
 		f, err := strconv.ParseFloat(v, 64)
-		if err != nil || k.Type != Float && f != float64(int64(f)) {
+		if err != nil || math.IsNaN(f) || k.Type != Float && f != math.Trunc(f) {
 			return "not a number"
 		}
-		if k.bounded && (f < k.min || f > k.max) {
+		if k.brokers && f == -1 {
+			return ""
+		}
+		if k.bounded && (f < k.min || f > k.max) || k.Type == Int && math.Abs(f) > math.MaxInt32 || math.Abs(f) > 1<<62 {
 			return "out of bounds"
 		}
 	case Bool:
@@ -174,14 +196,6 @@ func (k Key) check(v string) string {
 		if k.builtIn != nil && !slices.Contains(k.builtIn, v) {
 			return "known, but not built yet"
 		}
-	case URL:
-		u, err := url.Parse(v)
-		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-			return "not an http(s) URL with a host"
-		}
-		if u.User != nil {
-			return "credentials do not belong into a URL"
-		}
 	case Regex:
 		if _, err := regexp.Compile(v); err != nil {
 			return "not a regular expression"
@@ -190,7 +204,16 @@ func (k Key) check(v string) string {
 		if _, err := cursor.ParseTimestamp(v); err != nil {
 			return "not a time of the form yyyy-MM-dd HH:mm:ss (UTC)"
 		}
-	case String, List, Secret, Path, Any, Structure:
+	case String, List, Secret, Path, URL, Any, Structure:
+	}
+	if k.address {
+		u, err := url.Parse(v)
+		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+			return "not an http(s) URL with a host"
+		}
+		if u.User != nil {
+			return "credentials do not belong into a URL"
+		}
 	}
 	if k.pattern != nil {
 		for _, part := range parts(k, v) {

@@ -6,14 +6,14 @@ const (
 )
 
 var instanceKeys = []Key{
-	key("snow.url", Both, URL, "Address of the instance. Only scheme, host and port count; the lower-cased host names the instance in cursors.", required),
+	key("snow.url", Both, String, "Address of the instance. Only scheme, host and port count; the lower-cased host names the instance in cursors.", webAddress, required),
 	key("snow.auth.type", Both, Enum, "How requests are authenticated.", def("basic"), oneOf("basic", "oauth2"), only("basic")),
 	key("snow.auth.username", Both, String, "The integration user. Its time zone must be UTC, or queries by time are read wrongly.", valid("needed for basic and for the password grant")),
 	key("snow.auth.password", Both, Secret, "Password of that user.", valid("needed for basic and for the password grant")),
 	key("snow.oauth.grant.type", Both, Enum, "The OAuth 2.0 grant.", def("client_credentials"), oneOf("client_credentials", "password"), planned),
 	key("snow.oauth.client.id", Both, String, "Client id from the instance's application registry.", planned),
 	key("snow.oauth.client.secret", Both, Secret, "Secret of that client.", planned),
-	key("snow.oauth.token.url", Both, URL, "Where tokens are fetched.", def("{snow.url}/oauth_token.do"), planned),
+	key("snow.oauth.token.url", Both, String, "Where tokens are fetched.", webAddress, def("{snow.url}/oauth_token.do"), planned),
 	key("snow.oauth.scope", Both, String, "Scope to ask for with the token.", planned),
 	key("snow.http.max.concurrent.requests", Both, Int, "Requests in flight to one instance from this process, shared by all its pipelines on that instance.", def("8"), atLeast(1)),
 	key("snow.http.connect.timeout.ms", Both, Int, "Time to open a connection.", def("10000"), atLeast(1)),
@@ -26,7 +26,7 @@ var instanceKeys = []Key{
 	key("snow.http.allow.plaintext", Both, Bool, "Send credentials over http to hosts other than this machine.", def("false")),
 	key("snow.http.breaker.failures", Both, Int, "Failures in a row that open the circuit breaker.", def("20"), atLeast(1), planned),
 	key("snow.http.breaker.open.ms", Both, Int, "Time until an open breaker is probed.", def("30000"), atLeast(1), planned),
-	key("snow.http.proxy.url", Both, URL, "HTTP proxy.", planned),
+	key("snow.http.proxy.url", Both, String, "HTTP proxy.", webAddress, planned),
 	key("snow.http.proxy.username", Both, String, "User at the proxy.", planned),
 	key("snow.http.proxy.password", Both, Secret, "Password at the proxy.", planned),
 	key("snow.tls.truststore.path", Both, Path, "Further trusted CAs, PEM or PKCS12.", planned),
@@ -67,11 +67,11 @@ var sourceKeys = []Key{
 	key("snow.source.emit.envelope", SourceSide, Bool, "Wrap values as before, after, source, op and ts_ms.", def("false"), planned),
 	key("offset.storage.topic", SourceSide, String, "Compacted topic of the cursors, in Kafka Connect's format.", def("snowmelt-offsets"), matching(topicPattern, "a topic name")),
 	key("offset.storage.partitions", SourceSide, Int, "Its partitions when it has to be created.", def("25"), atLeast(1)),
-	key("offset.storage.replication.factor", SourceSide, Int, "Its replication when it has to be created; -1 is the broker's default.", def("-1"), atLeast(-1)),
+	key("offset.storage.replication.factor", SourceSide, Int, "Its replication when it has to be created; -1 is the broker's default.", def("-1"), orDefault(1, 32767)),
 	key("transactional.id.prefix", SourceSide, String, "Beginning of every transactional id, for ACLs.", def("snowmelt-")),
 	key("topic.creation.enable", SourceSide, Bool, "Create topics that are missing.", def("true")),
-	key("topic.creation.default.partitions", SourceSide, Int, "Partitions of created topics; -1 is the broker's default.", def("-1"), atLeast(-1)),
-	key("topic.creation.default.replication.factor", SourceSide, Int, "Replication of created topics; -1 is the broker's default.", def("-1"), atLeast(-1)),
+	key("topic.creation.default.partitions", SourceSide, Int, "Partitions of created topics; -1 is the broker's default.", def("-1"), orDefault(1, 1<<31-1)),
+	key("topic.creation.default.replication.factor", SourceSide, Int, "Replication of created topics; -1 is the broker's default.", def("-1"), orDefault(1, 32767)),
 	key("topic.creation.default.retention.ms", SourceSide, Long, "Retention of created topics; -1 is for ever. Records carry the times of their rows, so a short retention deletes a backfill.", def("-1"), atLeast(-1)),
 	key("topic.creation.default.<setting>", SourceSide, Any, "Any other setting of created topics."),
 	key("group.id", SourceSide, String, "Processes with the same id share the tables.", planned),
@@ -111,9 +111,9 @@ var formatKeys = []Key{
 var kafkaKeys = []Key{
 	key("kafka.bootstrap.servers", Both, List, "Brokers of the pipeline.", required, matching(`(?:\[[0-9a-fA-F:]+\]|[^:/\s,]+):[0-9]{1,5}`, "host:port")),
 	key("kafka.*", Both, Any, "Client settings under the Java client's names."),
-	key("group.instance.id", Both, String, "Static membership.", planned),
-	key("group.session.timeout.ms", Both, Int, "A member that is silent for longer is dropped.", def("45000"), atLeast(6000), planned),
-	key("group.rebalance.timeout.ms", Both, Int, "Time to finish or abandon work at a rebalance.", def("120000"), atLeast(1000), planned),
+	key("group.instance.id", Both, String, "Static membership."),
+	key("group.session.timeout.ms", Both, Int, "A member that is silent for longer is dropped.", def("45000"), atLeast(6000)),
+	key("group.rebalance.timeout.ms", Both, Int, "Time to finish or abandon work at a rebalance.", def("120000"), atLeast(1000)),
 }
 
 var engineKeys = []Key{

@@ -13,10 +13,9 @@ import (
 
 	"github.com/knadh/koanf/maps"
 	"github.com/knadh/koanf/parsers/toml/v2"
-	"github.com/knadh/koanf/parsers/yaml"
 	"github.com/knadh/koanf/providers/confmap"
 	"github.com/knadh/koanf/v2"
-	"github.com/magiconair/properties"
+	"go.yaml.in/yaml/v3"
 )
 
 // Input is where a configuration comes from, later parts winning over earlier.
@@ -37,33 +36,35 @@ const EnvPrefix = "SNOWMELT_"
 // hold dots, so "." must never be the tree's delimiter.
 const delimiter = "/"
 
-// values is a loaded configuration before validation: "snow.url" or "sources/itsm/snow.url" to value.
-type values map[string]any
+// layers merges what is loaded and collects what is wrong with it.
+type layers struct {
+	k        *koanf.Koanf
+	problems []Problem
+	notes    []string
+}
+
+// values returns what is loaded before validation: "snow.url" or "sources/itsm/snow.url" to value.
+func (l *layers) values() map[string]any { return l.k.All() }
 
 // read loads and merges every layer.
-func read(in Input) (values, []Problem) {
-	k := koanf.New(delimiter)
-	var problems []Problem
+func read(in Input) *layers {
+	l := &layers{k: koanf.New(delimiter)}
 	for _, file := range in.Files {
 		layer, err := parseFile(file)
 		if err == nil && len(layer) == 0 {
 			err = errors.New("the file is empty; an empty configuration is never valid")
 		}
-		if err == nil {
-			err = merge(k, layer)
-		}
 		if err != nil {
-			problems = append(problems, Problem{Key: file, Problem: err.Error()})
+			l.problems = append(l.problems, Problem{Key: file, Problem: err.Error()})
+			continue
 		}
+		l.merge(file, l.connectLayer(file, layer))
 	}
 	env, unknown := fromEnviron(in.Environ)
-	problems = append(problems, unknown...)
-	for _, layer := range []map[string]any{env, toAny(in.Flags)} {
-		if err := merge(k, layer); err != nil {
-			problems = append(problems, Problem{Problem: err.Error()})
-		}
-	}
-	return k.All(), problems
+	l.problems = append(l.problems, unknown...)
+	l.merge("the environment", env)
+	l.merge("the command line", toAny(in.Flags))
+	return l
 }
 
 func toAny(m map[string]string) map[string]any {
@@ -82,7 +83,7 @@ func parseFile(file string) (map[string]any, error) {
 	var m map[string]any
 	switch ext := strings.ToLower(filepath.Ext(file)); ext {
 	case ".yaml", ".yml":
-		m, err = yaml.Parser().Unmarshal(raw)
+		m, err = parseYAML(raw)
 	case ".toml":
 		m, err = toml.Parser().Unmarshal(raw)
 	case ".json":
@@ -99,15 +100,16 @@ func parseFile(file string) (map[string]any, error) {
 	return m, nil
 }
 
-func parseProperties(raw []byte) (map[string]any, error) {
-	loader := properties.Loader{Encoding: properties.UTF8, DisableExpansion: true}
-	p, err := loader.LoadBytes(raw)
-	if err != nil {
-		return nil, fmt.Errorf("reading properties: %w", err)
+// parseYAML reads the one document of a file; a second one would be left out silently.
+func parseYAML(raw []byte) (map[string]any, error) {
+	dec := yaml.NewDecoder(bytes.NewReader(raw))
+	var m map[string]any
+	if err := dec.Decode(&m); err != nil && !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("reading YAML: %w", err)
 	}
-	m := map[string]any{}
-	for _, name := range p.Keys() {
-		m[name], _ = p.Get(name)
+	var more any
+	if err := dec.Decode(&more); !errors.Is(err, io.EOF) {
+		return nil, errors.New("more than one YAML document: give each a file of its own")
 	}
 	return m, nil
 }
@@ -171,30 +173,26 @@ func jsonValue(dec *json.Decoder) (any, error) {
 func isScope(s string) bool { return s == "sources" || s == "sinks" || s == "targets" }
 
 // merge lays one layer over what is loaded.
-func merge(k *koanf.Koanf, layer map[string]any) error {
-	layer, err := connectLayer(layer)
-	if err != nil {
-		return err
-	}
+func (l *layers) merge(from string, layer map[string]any) {
 	flat := map[string]any{}
 	if err := flatten(nil, layer, flat); err != nil {
-		return err
+		l.problems = append(l.problems, Problem{Key: from, Problem: err.Error()})
+		return
 	}
-	if err := k.Load(confmap.Provider(flat, delimiter), nil); err != nil {
-		return fmt.Errorf("merging the configuration: %w", err)
+	if err := l.k.Load(confmap.Provider(flat, delimiter), nil); err != nil {
+		l.problems = append(l.problems, Problem{Key: from, Problem: fmt.Sprintf("merging the configuration: %v", err)})
 	}
-	return nil
 }
 
 // flatten makes dotted and nested notation the same. A key that stands in one
 // layer in both is an error.
 func flatten(path []string, in, out map[string]any) error {
-	for name, v := range in {
-		if strings.Contains(name, delimiter) && len(path) < 2 {
+	for _, name := range slices.Sorted(mapKeys(in)) {
+		if strings.Contains(name, delimiter) {
 			return fmt.Errorf("%q: names must not contain a slash", name)
 		}
 		at := append(slices.Clone(path), name)
-		m, nested := v.(map[string]any)
+		m, nested := in[name].(map[string]any)
 		if nested && len(m) > 0 {
 			if err := flatten(at, m, out); err != nil {
 				return err
@@ -205,8 +203,11 @@ func flatten(path []string, in, out map[string]any) error {
 		if _, twice := out[where]; twice {
 			return fmt.Errorf("%s: given twice in one file", strings.ReplaceAll(where, delimiter, "."))
 		}
-		if !nested {
-			out[where] = v
+		if first, _, _ := strings.Cut(where, "."); isScope(first) {
+			return fmt.Errorf("%s: a pipeline with its settings was expected: %s.NAME.KEY", where, first)
+		}
+		if !nested { // an empty group sets nothing
+			out[where] = in[name]
 		}
 	}
 	return nil

@@ -9,6 +9,7 @@ import (
 
 	"snowmelt/core/cursor"
 	"snowmelt/core/failure"
+	"snowmelt/core/mapping"
 )
 
 // Config is a complete, valid configuration.
@@ -25,6 +26,8 @@ type Config struct {
 	FatalStopsProcess bool
 	// LogLevel is debug, info, warn or error; LogFormat text or json.
 	LogLevel, LogFormat string
+	// Notes say what was accepted and has no effect, for the log.
+	Notes []string
 }
 
 // Instance says how one ServiceNow instance is reached. Pipelines on the same
@@ -96,5 +99,28 @@ type Table struct {
 type Sink struct {
 	Name     string
 	Instance Instance
-	Kafka    map[string]string
+	// Kafka holds the client settings under the Java client's names, bootstrap.servers included.
+	Kafka  map[string]string
+	Topics []string
+	// Mapping holds the policies of routing, identity, operation and body.
+	Mapping mapping.Settings
+	// Group is the consumer group, InstanceID its static member or "".
+	Group, InstanceID                string
+	SessionTimeout, RebalanceTimeout time.Duration
+	// OffsetReset is earliest, latest or none.
+	OffsetReset   string
+	ReadCommitted bool
+	// MaxInFlight bounds the lanes that write at once, MaxPending the unfinished records of a partition.
+	MaxInFlight, MaxPending int
+	CommitInterval          time.Duration
+	// CreateAmbiguous is retry or fail_ambiguous, Statuses the answers to a create after which the row may exist.
+	CreateAmbiguous string
+	Statuses        []int
+	// NotFound is fail, ignore or create; OnErrors fail, log or ignore; Redelivered ambiguous, send or skip.
+	NotFound, OnErrors, Redelivered string
+	Settle                          time.Duration
+	// SuccessTopic, ErrorTopic and DeadLetterTopic are "" when not wanted.
+	SuccessTopic, ErrorTopic, DeadLetterTopic string
+	ReportBody, ContextHeaders                bool
+	DeadLetterReplication                     int
 }

@@ -64,10 +64,20 @@ var instanceFaults = []fakesnow.Fault{
 	{Kind: fakesnow.FaultStatus, Params: fakesnow.FaultParams{Status: 500}},
 	{Kind: fakesnow.FaultStatus, Params: fakesnow.FaultParams{Status: 429, RetryAfter: "7"}},
 	{Kind: fakesnow.FaultStatus, Params: fakesnow.FaultParams{Status: 429}},
-	{Kind: fakesnow.FaultResetBefore}, {Kind: fakesnow.FaultResetAfter}, {Kind: fakesnow.FaultResetBody, Params: fakesnow.FaultParams{AtByte: 900}},
-	{Kind: fakesnow.FaultTruncated}, {Kind: fakesnow.FaultMalformed}, {Kind: fakesnow.FaultHTML200}, {Kind: fakesnow.FaultBadGzip},
-	{Kind: fakesnow.FaultMaxExecution}, {Kind: fakesnow.FaultStallHeaders}, {Kind: fakesnow.FaultStallBody},
-	{Kind: fakesnow.FaultDuplicateRows}, {Kind: fakesnow.FaultReorderRows}, {Kind: fakesnow.FaultExtraRows}, {Kind: fakesnow.FaultTouchRows},
+	{Kind: fakesnow.FaultResetBefore},
+	{Kind: fakesnow.FaultResetAfter},
+	{Kind: fakesnow.FaultResetBody, Params: fakesnow.FaultParams{AtByte: 900}},
+	{Kind: fakesnow.FaultTruncated},
+	{Kind: fakesnow.FaultMalformed},
+	{Kind: fakesnow.FaultHTML200},
+	{Kind: fakesnow.FaultBadGzip},
+	{Kind: fakesnow.FaultMaxExecution},
+	{Kind: fakesnow.FaultStallHeaders},
+	{Kind: fakesnow.FaultStallBody},
+	{Kind: fakesnow.FaultDuplicateRows},
+	{Kind: fakesnow.FaultReorderRows},
+	{Kind: fakesnow.FaultExtraRows},
+	{Kind: fakesnow.FaultTouchRows},
 }
 
 // brokerFaults are what a broker answers while it moves things about.
@@ -75,9 +85,14 @@ var brokerFaults = []struct {
 	key kmsg.Key
 	err *kerr.Error
 }{
-	{kmsg.Produce, kerr.NotLeaderForPartition}, {kmsg.Produce, kerr.RequestTimedOut}, {kmsg.EndTxn, kerr.CoordinatorNotAvailable},
-	{kmsg.EndTxn, kerr.ConcurrentTransactions}, {kmsg.InitProducerID, kerr.CoordinatorLoadInProgress}, {kmsg.AddPartitionsToTxn, kerr.NotCoordinator},
-	{kmsg.Fetch, kerr.NotLeaderForPartition}, {kmsg.Produce, kerr.KafkaStorageError},
+	{kmsg.Produce, kerr.NotLeaderForPartition},
+	{kmsg.Produce, kerr.RequestTimedOut},
+	{kmsg.EndTxn, kerr.CoordinatorNotAvailable},
+	{kmsg.EndTxn, kerr.ConcurrentTransactions},
+	{kmsg.InitProducerID, kerr.CoordinatorLoadInProgress},
+	{kmsg.AddPartitionsToTxn, kerr.NotCoordinator},
+	{kmsg.Fetch, kerr.NotLeaderForPartition},
+	{kmsg.Produce, kerr.KafkaStorageError},
 }
 
 // history is a plan being run.

@@ -57,6 +57,10 @@ func (w *world) source(tables ...config.Table) config.Source {
 	return harness.Source("itsm", "https://fake.service-now.test", w.broker.ListenAddrs()[0], tables...)
 }
 
+func (w *world) sink(table string, topics ...string) config.Sink {
+	return harness.Sink("updates", "https://fake.service-now.test", w.broker.ListenAddrs()[0], table, topics...)
+}
+
 func (w *world) clientOpts() []kgo.Opt {
 	return []kgo.Opt{kgo.Dialer(w.net.DialContext), kgo.SeedBrokers(w.broker.ListenAddrs()...)}
 }
@@ -76,10 +80,15 @@ type process struct {
 var errKilled = &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
 
 func (w *world) start(s config.Source) (*process, error) {
+	return w.run(config.Config{Sources: []config.Source{s}})
+}
+
+func (w *world) run(cfg config.Config, opts ...supervisor.Option) (*process, error) {
 	p := &process{w: w}
-	e, err := supervisor.New(config.Config{Sources: []config.Source{s}}, supervisor.WithLogger(w.log),
-		supervisor.WithHTTPTransport(func(string) http.RoundTripper { return p }),
-		supervisor.WithKafkaOptions(kgo.Dialer(p.dial)))
+	e, err := supervisor.New(cfg, append([]supervisor.Option{
+		supervisor.WithLogger(w.log), supervisor.WithHTTPTransport(func(string) http.RoundTripper { return p }),
+		supervisor.WithKafkaOptions(kgo.Dialer(p.dial)),
+	}, opts...)...)
 	if err != nil {
 		return nil, err
 	}

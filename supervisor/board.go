@@ -11,6 +11,7 @@ import (
 
 	"snowmelt/actors/msg"
 	"snowmelt/core/cursor"
+	"snowmelt/core/kafka"
 )
 
 // board is what the actors tell: the state behind status, readiness and
@@ -29,6 +30,7 @@ type pipelineBoard struct {
 	state      msg.State
 	err        error
 	tables     map[string]*tableBoard
+	lanes      map[kafka.Partition]*laneBoard
 }
 
 type tableBoard struct {
@@ -58,7 +60,7 @@ func newBoard(set *metrics.Set) *board {
 func (b *board) addTable(pipeline, alias string) {
 	p := b.pipelines[pipeline]
 	if p == nil {
-		p = &pipelineBoard{name: pipeline, kind: "source", state: msg.Starting, tables: map[string]*tableBoard{}}
+		p = &pipelineBoard{name: pipeline, kind: "source", state: msg.Starting, tables: map[string]*tableBoard{}, lanes: map[kafka.Partition]*laneBoard{}}
 		b.pipelines[pipeline] = p
 	}
 	labels := fmt.Sprintf("{pipeline=%q,table=%q}", pipeline, alias)
@@ -248,6 +250,7 @@ func (p *pipelineBoard) status() PipelineStatus {
 		}
 		s.Children = append(s.Children, c)
 	}
+	s.Children = append(s.Children, p.laneStatus()...)
 	return s
 }
 
@@ -260,7 +263,12 @@ func (p *pipelineBoard) summary() msg.State {
 	for _, t := range p.tables {
 		count[t.state]++
 	}
+	for _, l := range p.lanes {
+		count[l.state]++
+	}
 	switch {
+	case p.state == msg.Retrying: // a sink that cannot start yet
+		return msg.Retrying
 	case count[msg.Failed] > 0:
 		return msg.Degraded
 	case count[msg.Retrying] > 0:

@@ -56,19 +56,18 @@ func (e *Engine) addSource(s config.Source) error {
 			}}
 		}
 	}
-	window, _ := time.ParseDuration(restartWindow)
 	e.rootCfg.pipelines = append(e.rootCfg.pipelines, pipeline{
-		name: s.Name, host: client.Host(),
-		spawn: func(l msg.Ref[msg.Limiter]) source.Config {
+		kind: "source", name: s.Name, host: client.Host(), drain: &msg.DrainSource{},
+		props: func(l msg.Ref[msg.Limiter]) *actor.Props {
 			c := source.Config{
-				Pipeline: s.Name, Decide: decideSource, Backoff: s.Instance.Retry, Budget: restartBudget, Window: window,
+				Pipeline: s.Name, Decide: decideSource, Backoff: s.Instance.Retry, Budget: restartBudget, Window: restartWindow(),
 				RestartFailed: s.TableRestart,
 				Observer:      e.board, Log: e.log, Jitter: e.opts.jitter,
 			}
 			for _, t := range tables {
 				c.Tables = append(c.Tables, t(l))
 			}
-			return c
+			return source.Props(c, e.rootCfg.opts...)
 		},
 	})
 	return nil

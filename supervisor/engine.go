@@ -61,6 +61,7 @@ type options struct {
 	kafka     []kgo.Opt
 	watch     func(Event)
 	jitter    func() float64
+	planted   func(message any)
 }
 
 // Option changes how an engine is made.
@@ -91,6 +92,9 @@ func WithEvents(f func(Event)) Option { return func(o *options) { o.watch = f } 
 // WithJitter replaces the random numbers in [0, 1) that spread retries, for tests.
 func WithJitter(f func() float64) Option { return func(o *options) { o.jitter = f } }
 
+// WithPlanted calls f before a lane takes a message, so that a test can make it panic.
+func WithPlanted(f func(message any)) Option { return func(o *options) { o.planted = f } }
+
 // Event is a change of state of a pipeline, or of one of its tables.
 type Event struct {
 	Pipeline string
@@ -112,7 +116,7 @@ func New(cfg config.Config, opts ...Option) (*Engine, error) {
 	}
 	e := &Engine{
 		cfg: cfg, opts: o, log: o.log, system: o.system, set: o.set, board: newBoard(o.set),
-		clients: map[string]*servicenow.Client{}, left: len(cfg.Sources),
+		clients: map[string]*servicenow.Client{}, left: len(cfg.Sources) + len(cfg.Sinks),
 		ended: make(chan struct{}), stopped: make(chan struct{}),
 	}
 	if o.watch != nil {
@@ -126,6 +130,12 @@ func New(cfg config.Config, opts ...Option) (*Engine, error) {
 		if err := e.addSource(s); err != nil {
 			e.closeClients()
 			return nil, fmt.Errorf("preparing source %s: %w", s.Name, err)
+		}
+	}
+	for _, s := range cfg.Sinks {
+		if err := e.addSink(s); err != nil {
+			e.closeClients()
+			return nil, fmt.Errorf("preparing sink %s: %w", s.Name, err)
 		}
 	}
 	return e, nil
@@ -147,7 +157,7 @@ func (e *Engine) Start(context.Context) error {
 		e.ownSystem = true
 	}
 	props := actor.PropsFromProducer(func() actor.Actor {
-		return &root{cfg: e.rootCfg, sources: map[string]*actor.PID{}, failed: map[string]error{}}
+		return &root{cfg: e.rootCfg, running: map[string]*actor.PID{}, failed: map[string]error{}}
 	}, e.rootCfg.opts...)
 	e.root = e.system.Root.SpawnPrefix(props, "engine")
 	return nil

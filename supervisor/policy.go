@@ -33,9 +33,40 @@ var sourcePolicy = map[failure.Class]row{
 	failure.Misconfigured:  {msg.FailChild, "a setting contradicts what is there"},
 	failure.TopicRefused:   {msg.FailChild, "the topic would lose or reorder rows"},
 	failure.Fenced:         {msg.FailChild, "another process owns the table"},
+	failure.RecordStops:    {msg.FailTask, "a record that cannot be written, under behavior.on.api.errors=fail"},
 	failure.Auth:           {msg.FailTask, "every table uses the same credential, and repeating it locks the account"},
 	failure.BrokerRefused:  {msg.FailTask, "every table uses the same brokers and the same principal"},
 }
 
 // decideSource looks a failure of a table up in the policy.
 func decideSource(err error) msg.Directive { return sourcePolicy[failure.ClassOf(err)].directive }
+
+// sinkPolicy says what each class of failure does to a lane of a sink. A lane
+// tells its sink only what it cannot settle record by record.
+var sinkPolicy = map[failure.Class]row{
+	failure.Bug:            {msg.Restart, "a bug: restarted with backoff within its budget, then the task fails"},
+	failure.Transient:      {msg.Retry, "heals by itself; the record is never dropped"},
+	failure.Ambiguous:      {msg.Retry, "an update or delete may be sent again"},
+	failure.RateLimited:    {msg.Retry, "the instance is paused, nothing is lost"},
+	failure.Unavailable:    {msg.Retry, "the breaker is open"},
+	failure.TooLarge:       {msg.Retry, "the instance's quota ran out"},
+	failure.Aborted:        {msg.Retry, "nothing was written to Kafka"},
+	failure.OutcomeUnknown: {msg.Retry, "the commit is made again"},
+	failure.Fenced:         {msg.Retry, "the group gave the partition to another member, and tells this one"},
+	failure.Permission:     {msg.FailTask, "concerns the whole table, not one record"},
+	failure.NotFound:       {msg.FailTask, "the table does not exist"},
+	failure.Conflict:       {msg.FailTask, "nobody settled it record by record"},
+	failure.RecordError:    {msg.FailTask, "nobody settled it record by record"},
+	failure.Permanent:      {msg.FailTask, "the instance refuses the table"},
+	failure.Breach:         {msg.FailTask, "the dictionary contradicts its query"},
+	failure.BadRow:         {msg.FailTask, "the dictionary shows rows without ids"},
+	failure.Oversized:      {msg.FailTask, "a report is larger than its topic takes"},
+	failure.Misconfigured:  {msg.FailTask, "a setting contradicts what is there"},
+	failure.TopicRefused:   {msg.FailTask, "an input, report or dead letter topic is missing, or its offset is gone"},
+	failure.RecordStops:    {msg.FailTask, "a record that cannot be written, under behavior.on.api.errors=fail"},
+	failure.Auth:           {msg.FailTask, "repeating a refused credential locks the account"},
+	failure.BrokerRefused:  {msg.FailTask, "the principal lacks a right"},
+}
+
+// decideSink looks a failure of a lane or reporter up in the policy.
+func decideSink(err error) msg.Directive { return sinkPolicy[failure.ClassOf(err)].directive }

@@ -10,7 +10,6 @@ import (
 	"snowmelt/actors/kit"
 	"snowmelt/actors/limiter"
 	"snowmelt/actors/msg"
-	"snowmelt/actors/source"
 )
 
 // instance is a host with its limiter.
@@ -19,11 +18,13 @@ type instance struct {
 	cfg  limiter.Config
 }
 
-// pipeline is one source to spawn; its limiter exists when spawn is called.
+// pipeline is one source or sink to spawn; its limiter exists when props is called.
 type pipeline struct {
-	name  string
-	host  string
-	spawn func(limiter msg.Ref[msg.Limiter]) source.Config
+	// kind is source or sink, the first part of the actor's name.
+	kind, name, host string
+	props            func(limiter msg.Ref[msg.Limiter]) *actor.Props
+	// drain is the message that ends it in order.
+	drain any
 }
 
 // rootConfig is what the engine actor spawns, and whom it tells.
@@ -41,7 +42,7 @@ type rootConfig struct {
 
 type root struct {
 	cfg      rootConfig
-	sources  map[string]*actor.PID
+	running  map[string]*actor.PID
 	failed   map[string]error
 	stopping bool
 }
@@ -58,14 +59,16 @@ func (r *root) Receive(ctx actor.Context) {
 			return
 		}
 		r.stopping = true
-		for _, pid := range r.sources {
-			ctx.Send(pid, &msg.DrainSource{})
+		for _, p := range r.cfg.pipelines {
+			if pid := r.running[p.name]; pid != nil {
+				ctx.Send(pid, p.drain)
+			}
 		}
 		r.stopIfDone(ctx)
 	case *actor.Terminated:
-		for name, pid := range r.sources {
+		for name, pid := range r.running {
 			if pid.Equal(m.Who) {
-				delete(r.sources, name)
+				delete(r.running, name)
 				if r.failed[name] == nil {
 					r.cfg.observer.PipelineState(name, msg.Stopped, nil)
 				}
@@ -86,17 +89,17 @@ func (r *root) start(ctx actor.Context) {
 		limiters[i.host] = kit.NewRef[msg.Limiter](ctx.ActorSystem(), pid)
 	}
 	for _, p := range r.cfg.pipelines {
-		pid, err := ctx.SpawnNamed(source.Props(p.spawn(limiters[p.host]), r.cfg.opts...), "source/"+p.name)
+		pid, err := ctx.SpawnNamed(p.props(limiters[p.host]), p.kind+"/"+p.name)
 		if err != nil {
-			panic(fmt.Errorf("spawning source %s: %w", p.name, err))
+			panic(fmt.Errorf("spawning %s %s: %w", p.kind, p.name, err))
 		}
-		r.sources[p.name] = pid
+		r.running[p.name] = pid
 	}
 }
 
 // stopIfDone stops the engine once it was asked to and no pipeline is left.
 func (r *root) stopIfDone(ctx actor.Context) {
-	if r.stopping && len(r.sources) == 0 {
+	if r.stopping && len(r.running) == 0 {
 		ctx.Stop(ctx.Self())
 	}
 }
@@ -108,7 +111,7 @@ func (r *root) HandleFailure(_ *actor.ActorSystem, sup actor.Supervisor, child *
 	if !ok {
 		err = fmt.Errorf("panic: %v", reason)
 	}
-	for name, pid := range r.sources {
+	for name, pid := range r.running {
 		if pid.Equal(child) {
 			if r.failed[name] == nil {
 				r.failed[name] = err

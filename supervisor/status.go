@@ -35,6 +35,8 @@ type ChildStatus struct {
 	Restarts   int     `json:"restarts"`
 	// Rows counts the rows published by this process.
 	Rows uint64 `json:"rows"`
+	// Pending counts the records of a lane that are not finished.
+	Pending int `json:"pending,omitempty"`
 	// Attempt, NextTry and LastError describe a request that is being retried.
 	Attempt int        `json:"attempt,omitempty"`
 	NextTry *time.Time `json:"next_try,omitempty"`

@@ -5,6 +5,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"snowmelt/actors/msg"
 	"snowmelt/core/failure"
@@ -27,9 +28,13 @@ type Node struct {
 
 // restartBudget and restartWindow bound the restarts of an actor after bugs.
 const (
-	restartBudget = 5
-	restartWindow = "10m"
+	restartBudget  = 5
+	restartMinutes = 10
 )
+
+func restartWindow() time.Duration { return restartMinutes * time.Minute }
+
+var budget = fmt.Sprintf("%d restarts after bugs in %d minutes, then the task fails", restartBudget, restartMinutes)
 
 // Tree is the supervision tree as it is spawned: the printed page, the status
 // page and a test that walks the running actors all read it.
@@ -49,8 +54,23 @@ var Tree = Node{
 			Children: []Node{{
 				Name: "table/<alias>", Package: "actors/poller", Inbox: "msg.Poller",
 				Does:   "one table: Sweep, one request in flight, one page being published",
-				Budget: fmt.Sprintf("%d restarts after bugs in %s, then the task fails", restartBudget, restartWindow),
+				Budget: budget,
 			}},
+		},
+		{
+			Name: "sink/<pipeline>", Package: "actors/sink", Inbox: "msg.Sink",
+			Does:     "owns the consumer, assignment, pausing and commits; supervises its lanes and the reporter",
+			Strategy: "the policy below: fail task, or retry",
+			Children: []Node{
+				{
+					Name: "reporter", Package: "actors/reporter", Inbox: "msg.Reporter",
+					Does: "success and error reports, dead letters; an offset waits for its answer", Budget: budget,
+				},
+				{
+					Name: "lane/<topic>-<partition>", Package: "actors/lane", Inbox: "msg.Lane",
+					Does: "one partition in order: mark, permit, request, outcome, report, offset", Budget: budget,
+				},
+			},
 		},
 	},
 }
@@ -72,6 +92,10 @@ func PrintTree(w io.Writer) error {
 	b.WriteString("\n## What a failure of a table does\n\n| class | directive | because |\n|---|---|---|\n")
 	for _, c := range failure.Classes() {
 		fmt.Fprintf(&b, "| %s | %s | %s |\n", c, sourcePolicy[c].directive, sourcePolicy[c].why)
+	}
+	b.WriteString("\n## What a failure of a lane or reporter does\n\n| class | directive | because |\n|---|---|---|\n")
+	for _, c := range failure.Classes() {
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", c, sinkPolicy[c].directive, sinkPolicy[c].why)
 	}
 	b.WriteString("\nThe directives, from the narrowest reach to the widest: ")
 	names := []string{}

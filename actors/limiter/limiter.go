@@ -26,9 +26,16 @@ type limiterActor struct {
 	permits *limit.Limiter
 	queue   *list.List               // of *msg.Acquire, oldest first
 	waiting map[string]*list.Element // by client
-	granted map[string]uint64        // token by client
+	granted map[string]grant         // by client
+	pools   map[string]int           // permits held, by pool
 	stop    func()                   // the timer that ends a pause
 	wakeAt  time.Time
+}
+
+// grant is a permit that a client holds.
+type grant struct {
+	token uint64
+	pool  string
 }
 
 // Props returns how to make the actor. A restart begins with all permits free:
@@ -37,7 +44,7 @@ func Props(cfg Config, opts ...actor.PropsOption) *actor.Props {
 	return actor.PropsFromProducer(func() actor.Actor {
 		return &limiterActor{
 			cfg: cfg, permits: limit.New(cfg.Settings), queue: list.New(),
-			waiting: map[string]*list.Element{}, granted: map[string]uint64{},
+			waiting: map[string]*list.Element{}, granted: map[string]grant{}, pools: map[string]int{},
 		}
 	}, opts...)
 }
@@ -61,8 +68,8 @@ func (l *limiterActor) Receive(ctx actor.Context) {
 			delete(l.waiting, m.Client)
 			break
 		}
-		if token, ok := l.granted[m.Client]; ok && token == m.Token {
-			delete(l.granted, m.Client)
+		if g, ok := l.granted[m.Client]; ok && g.token == m.Token {
+			l.takeBack(m.Client)
 			limited = m.Outcome == limit.Limited
 			l.permits.Give(m.Outcome, m.RetryAfter, now)
 		}
@@ -80,12 +87,16 @@ func (l *limiterActor) Receive(ctx actor.Context) {
 
 // serve grants permits while there are any, and otherwise waits for the pause to end.
 func (l *limiterActor) serve(ctx actor.Context, now time.Time) {
-	for e := l.queue.Front(); e != nil; e = l.queue.Front() {
-		m := e.Value.(*msg.Acquire)
+	for e := l.queue.Front(); e != nil; {
+		m, next := e.Value.(*msg.Acquire), e.Next()
 		if _, holds := l.granted[m.Client]; holds {
 			// The client's predecessor died without giving its permit back.
-			delete(l.granted, m.Client)
+			l.takeBack(m.Client)
 			l.permits.Give(limit.Neutral, 0, now)
+		}
+		if m.Pool != "" && l.pools[m.Pool] >= m.PoolMax {
+			e = next // its own bound is reached: those behind it may go first
+			continue
 		}
 		ok, at := l.permits.Take(now)
 		if !ok {
@@ -98,8 +109,19 @@ func (l *limiterActor) serve(ctx actor.Context, now time.Time) {
 		}
 		l.queue.Remove(e)
 		delete(l.waiting, m.Client)
-		l.granted[m.Client] = m.Token
+		l.granted[m.Client] = grant{m.Token, m.Pool}
+		l.pools[m.Pool]++
 		m.Reply.Tell(&msg.Granted{Token: m.Token})
+		e = next
+	}
+}
+
+// takeBack forgets the permit that a client holds.
+func (l *limiterActor) takeBack(client string) {
+	pool := l.granted[client].pool
+	delete(l.granted, client)
+	if l.pools[pool]--; l.pools[pool] <= 0 {
+		delete(l.pools, pool)
 	}
 }
 

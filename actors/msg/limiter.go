@@ -17,6 +17,9 @@ type Acquire struct {
 	Client string
 	Token  uint64
 	Reply  Ref[*Granted]
+	// Pool and PoolMax bound the permits of a group of clients, "" for no such bound.
+	Pool    string
+	PoolMax int
 }
 
 // Release gives a permit back, or withdraws a request that was not granted yet.

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"snowmelt/core/cursor"
+	"snowmelt/core/kafka"
 )
 
 // State is the state of a table, lane or pipeline, as status and readiness show it.
@@ -32,6 +33,16 @@ type Observer interface {
 	PageRead(pipeline, alias string, p PageFacts)
 	// PagePublished is a draft that became durable, or that had nothing to publish.
 	PagePublished(pipeline, alias string, p PublishedFacts)
+	// LaneState is a change of a lane's state; err is the reason, nil when it is well.
+	LaneState(pipeline string, part kafka.Partition, s State, err error)
+	// LaneMoved says where a lane stands: the offset to commit, and records not finished.
+	LaneMoved(pipeline string, part kafka.Partition, offset int64, pending int)
+	// LaneGone says that a lane ended.
+	LaneGone(pipeline string, part kafka.Partition)
+	// Wrote counts a write by operation and outcome: success, skipped, ignored, or a classification.
+	Wrote(pipeline string, part kafka.Partition, operation, outcome string)
+	// Reports counts reports and dead letters by kind.
+	Reports(pipeline, kind string, n int)
 	// Restarted counts restarts of actors by kind.
 	Restarted(kind string)
 	// PipelineState is a change of a pipeline's state.

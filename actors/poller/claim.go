@@ -93,11 +93,11 @@ func checkRow(cfg Config, row record.Row) (cursor.Timestamp, error) {
 		return cursor.None, hidden(cfg.Fields.ID, "let the integration user read it, or set snow.table."+cfg.Alias+".sys.id.field")
 	}
 	t, err := cursor.ParseTimestamp(row.Timestamp)
-	if err == nil || hasEmpty(row, cfg.Fields.Timestamp) {
-		if err != nil {
-			return cursor.None, nil
-		}
+	if err == nil {
 		return t, nil
+	}
+	if hasEmpty(row, cfg.Fields.Timestamp) {
+		return cursor.None, nil
 	}
 	return cursor.None, hidden(cfg.Fields.Timestamp,
 		"let the integration user read it; tables without it are read by snow.table."+cfg.Alias+".timestamp.field=sys_created_on")
@@ -228,7 +228,7 @@ func (p *pollerActor) claimed(m *msg.Claimed) {
 		return
 	}
 	if m.Warning != "" {
-		p.cfg.Log.Warn(m.Warning, "pipeline", p.cfg.Pipeline, "table", p.cfg.Alias)
+		p.cfg.Log.Warn("the filter of known versions may be incomplete", "pipeline", p.cfg.Pipeline, "table", p.cfg.Alias, "because", m.Warning)
 	}
 	p.mode = sweeping
 	p.next = m.Next

@@ -72,6 +72,7 @@ func (s *Sweep) active() *walk {
 		return &s.cur.fetches[0].walk
 	case LateScan:
 		return &s.cur.scan
+	case Main:
 	}
 	return &s.cur.main
 }

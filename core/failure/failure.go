@@ -58,6 +58,8 @@ const (
 	OutcomeUnknown
 	// Fenced means that another process owns the table.
 	Fenced
+	// RecordStops is a permanent record error under behavior.on.api.errors=fail.
+	RecordStops
 
 	classes // number of classes, for tests that walk them
 )
@@ -65,7 +67,7 @@ const (
 var classNames = [...]string{
 	"BUG", "TRANSIENT", "AMBIGUOUS", "RATE_LIMITED", "TOO_LARGE", "UNAVAILABLE", "AUTH", "PERMISSION",
 	"NOT_FOUND", "CONFLICT", "RECORD_ERROR", "PERMANENT", "BREACH", "BAD_ROW", "OVERSIZED", "MISCONFIGURED",
-	"TOPIC_REFUSED", "BROKER_REFUSED", "ABORTED", "OUTCOME_UNKNOWN", "FENCED",
+	"TOPIC_REFUSED", "BROKER_REFUSED", "ABORTED", "OUTCOME_UNKNOWN", "FENCED", "RECORD_STOPS",
 }
 
 // String returns the name that logs, reports and metrics use.

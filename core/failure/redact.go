@@ -28,7 +28,7 @@ func Excerpt(body []byte) string {
 	}
 	s := strings.ToValidUTF8(string(body), "�")
 	s = credentials.ReplaceAllString(s, "$1$2$3***")
-	s = strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r < ' ' || r == ' ' || r == 0x7f }), " ")
+	s = strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r <= ' ' || r == 0x7f }), " ")
 	if more {
 		s += "…"
 	}

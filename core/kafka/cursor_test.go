@@ -15,8 +15,10 @@ func TestCursorKeyIsConnects(t *testing.T) {
 		{key("incident"), `["itsm",{"instance":"dev1.service-now.com","query_fingerprint":"sha256:aa","table":"incident","timestamp_field":"sys_updated_on"}]`},
 		{CursorKey{Pipeline: "p", Partition: map[string]string{}}, `["p",{}]`},
 		// as Jackson: no HTML escapes, U+2028 as it is, hex in upper case
-		{CursorKey{Pipeline: "a<b>&'/é\u2028\x7f", Partition: map[string]string{"q": "\"\\\b\f\n\r\t\x1f\x01"}},
-			"[\"a<b>&'/é\u2028\x7f\",{\"q\":\"" + `\"\\\b\f\n\r\t\u001F\u0001` + "\"}]"},
+		{
+			CursorKey{Pipeline: "a<b>&'/é\u2028\x7f", Partition: map[string]string{"q": "\"\\\b\f\n\r\t\x1f\x01"}},
+			"[\"a<b>&'/é\u2028\x7f\",{\"q\":\"" + `\"\\\b\f\n\r\t\u001F\u0001` + "\"}]",
+		},
 	} {
 		got := test.key.Encode()
 		if string(got) != test.want {

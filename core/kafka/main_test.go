@@ -3,6 +3,7 @@ package kafka
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -144,7 +145,7 @@ func wantClass(t *testing.T, err error, want ...failure.Class) *failure.Error {
 	if err == nil {
 		t.Fatalf("no error, want %v", want)
 	}
-	f, ok := err.(*failure.Error)
+	f, ok := errors.AsType[*failure.Error](err)
 	if !ok {
 		t.Fatalf("%T is no *failure.Error: %v", err, err)
 	}

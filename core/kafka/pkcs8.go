@@ -5,7 +5,7 @@ import (
 	"crypto/aes"
 	"crypto/cipher"
 	"crypto/pbkdf2"
-	"crypto/sha1"
+	"crypto/sha1" //nolint:gosec // PBKDF2 with HMAC-SHA-1 is what most PKCS#8 files are encrypted with
 	"crypto/sha256"
 	"crypto/sha512"
 	"crypto/x509/pkix"

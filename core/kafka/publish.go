@@ -278,6 +278,7 @@ func (p *Publisher) abandon(ctx context.Context, s *session, op string, cause er
 	case failure.OutcomeUnknown:
 		p.opened = false
 		return p.fenced(ctx, op, f)
+	default: // stays what it was
 	}
 	return f
 }

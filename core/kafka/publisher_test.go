@@ -309,8 +309,10 @@ func TestDeniedNamesTheACL(t *testing.T) {
 		missing kfake.ACL
 		says    []string
 	}{
-		"transactional id": {kfake.ACL{Resource: kmsg.ACLResourceTypeTransactionalId, Name: "snowmelt-", Operation: kmsg.ACLOperationWrite},
-			[]string{"snowmelt-itsm-", "Write", "transactional.id.prefix"}},
+		"transactional id": {
+			kfake.ACL{Resource: kmsg.ACLResourceTypeTransactionalId, Name: "snowmelt-", Operation: kmsg.ACLOperationWrite},
+			[]string{"snowmelt-itsm-", "Write", "transactional.id.prefix"},
+		},
 		"write rows":   {kfake.ACL{Resource: kmsg.ACLResourceTypeTopic, Name: rows, Operation: kmsg.ACLOperationWrite}, []string{"ACL Write on topic rows"}},
 		"write cursor": {kfake.ACL{Resource: kmsg.ACLResourceTypeTopic, Name: cursors, Operation: kmsg.ACLOperationWrite}, []string{"ACL Write on topic cursors"}},
 		"read cursor":  {kfake.ACL{Resource: kmsg.ACLResourceTypeTopic, Name: cursors, Operation: kmsg.ACLOperationRead}, []string{"ACL Read on topic cursors"}},

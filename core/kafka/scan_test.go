@@ -73,7 +73,7 @@ func TestScanStopsWithTheReadersError(t *testing.T) {
 	r.publish(p, page("a", 10, 1))
 	mine, calls := errors.New("the filter is full"), 0
 	err := p.Scan(ctx(t), nil, r.open(p).Ends, func(Scanned) error { calls++; return mine })
-	if err != mine || calls != 1 {
+	if !errors.Is(err, mine) || calls != 1 {
 		t.Fatalf("%v after %d calls", err, calls)
 	}
 }

@@ -95,6 +95,7 @@ func (p *Publisher) refused(err error) error {
 	switch failure.ClassOf(err) {
 	case failure.OutcomeUnknown, failure.Fenced:
 		p.opened = false
+	default: // says nothing about ownership
 	}
 	return err
 }
@@ -107,16 +108,16 @@ func same(a, b *CursorRecord) bool {
 	return a.LogPartition == b.LogPartition && a.At == b.At && maps.Equal(a.Offset, b.Offset)
 }
 
-func (r *CursorRecord) place() string {
-	if r == nil {
+func (a *CursorRecord) place() string {
+	if a == nil {
 		return "no record"
 	}
-	return fmt.Sprintf("offset %d of partition %d (%s %q)", r.At, r.LogPartition, offsetTimestamp, r.Offset[offsetTimestamp])
+	return fmt.Sprintf("offset %d of partition %d (%s %q)", a.At, a.LogPartition, offsetTimestamp, a.Offset[offsetTimestamp])
 }
 
-func (r *CursorRecord) clone() map[string]string {
-	if r == nil {
+func (a *CursorRecord) clone() map[string]string {
+	if a == nil {
 		return nil
 	}
-	return maps.Clone(r.Offset)
+	return maps.Clone(a.Offset)
 }

@@ -153,3 +153,16 @@ func (s Settings) unknown(in *record.Consumed, w *Write, out *object, fields map
 	}
 	return bad(in, "table %s has no field %s (snow.sink.unknown.field.behavior=fail)", w.Table, strings.Join(names, ", "))
 }
+
+// WithID returns a body that also carries a sys_id, for a create in place of an
+// update whose row is not there.
+func WithID(body []byte, id string) ([]byte, error) {
+	o, err := decodeObject(body)
+	if err != nil {
+		return nil, err
+	}
+	o.set("sys_id", id)
+	var b bytes.Buffer
+	err = encode(&b, o)
+	return b.Bytes(), err
+}

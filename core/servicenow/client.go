@@ -178,7 +178,7 @@ func (c *Client) do(ctx context.Context, op, method, path string, query url.Valu
 		req.SetBasicAuth(c.cfg.Username, c.cfg.Password)
 	}
 	timer := time.AfterFunc(c.cfg.HeaderTimeout, func() { cancel(errHeaderTimeout) })
-	resp, err := c.http.Do(req)
+	resp, err := c.http.Do(req) //nolint:bodyclose // answer.close does
 	timer.Stop()
 	if err != nil {
 		e := c.broken(ctx, op, id, err, wrote)

@@ -61,8 +61,8 @@ func freePort(host string) (uint64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("looking for a free port: %w", err)
 	}
-	defer l.Close()
-	return uint64(l.Addr().(*net.TCPAddr).Port), nil //nolint:gosec // a port
+	defer func() { _ = l.Close() }()
+	return uint64(l.Addr().(*net.TCPAddr).Port), nil // a port
 }
 
 // Addr returns host:port.

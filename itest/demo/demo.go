@@ -73,7 +73,7 @@ type Result struct {
 
 const (
 	user     = "demo"
-	password = "demo-password" //nolint:gosec // of the fake instance in this process
+	password = "demo-password"
 	pipeline = "itsm"
 )
 
@@ -104,7 +104,7 @@ func Run(ctx context.Context, opts Options) (Result, error) {
 	if err != nil {
 		return Result{}, fmt.Errorf("starting the fake instance: %w", err)
 	}
-	defer server.Close()
+	defer func() { _ = server.Close() }()
 	events, err := d.fill()
 	if err != nil {
 		return Result{}, err

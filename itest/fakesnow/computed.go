@@ -42,7 +42,7 @@ func (in *Instance) GenerateComputed(table string, n int, g GenOptions) {
 	defer in.mu.Unlock()
 	t := in.ensureTable(table)
 	c := &computed{
-		t: t, n: n, seed: mix(uint64(seed), table), step: ^uint64(0) / uint64(max(n, 1)), //nolint:gosec // bits
+		t: t, n: n, seed: mix(uint64(seed), table), step: ^uint64(0) / uint64(max(n, 1)), // bits
 		start: g.Start.UTC().Truncate(time.Second), span: g.Span,
 	}
 	in.leafGen++
@@ -61,7 +61,7 @@ func (c *computed) stamp(i int) string {
 }
 
 func (c *computed) id(i int) string {
-	high := uint64(i) * c.step //nolint:gosec // bits
+	high := uint64(i) * c.step // bits
 	return fmt.Sprintf("%016x%016x", high, mix(c.seed+high, "id"))
 }
 
@@ -91,10 +91,10 @@ func (c *computed) find(id string) *row {
 		return nil
 	}
 	high, err := strconv.ParseUint(id[:16], 16, 64)
-	if err != nil || c.step == 0 || high/c.step >= uint64(c.n) { //nolint:gosec // n is positive
+	if err != nil || c.step == 0 || high/c.step >= uint64(c.n) { // n is positive
 		return nil
 	}
-	if i := int(high / c.step); c.id(i) == id { //nolint:gosec // below n
+	if i := int(high / c.step); c.id(i) == id { // below n
 		return c.row(i)
 	}
 	return nil
@@ -125,7 +125,7 @@ func (x computedIndex) rank(b bound, steps *int64) int {
 
 func (x computedIndex) leaf(number int) *node {
 	from := number * leafBulk
-	n := &node{gen: x.gen + uint64(number)} //nolint:gosec // not negative
+	n := &node{gen: x.gen + uint64(number)} // not negative
 	for i := from; i < min(from+leafBulk, x.n); i++ {
 		n.rows = append(n.rows, x.row(i))
 	}

@@ -56,12 +56,12 @@ func LoadEvents(path string) (*EventLog, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening the event log: %w", err)
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	zr, err := gzip.NewReader(f)
 	if err != nil {
 		return nil, fmt.Errorf("inflating the event log %s: %w", path, err)
 	}
-	defer zr.Close()
+	defer func() { _ = zr.Close() }()
 	log, err := readEvents(zr)
 	if err != nil {
 		return nil, fmt.Errorf("reading the event log %s: %w", path, err)

@@ -167,7 +167,7 @@ type faultSet struct {
 }
 
 func (s *faultSet) init(seed int64) {
-	s.seed = uint64(seed) //nolint:gosec // bits of a seed
+	s.seed = uint64(seed) // bits of a seed
 	s.counts, s.nth = map[string]int{}, map[string]int{}
 }
 
@@ -241,7 +241,6 @@ type hit struct {
 	dice uint64
 	// rate limit only
 	over  bool
-	left  int
 	reset time.Time
 }
 
@@ -280,7 +279,7 @@ func (s *faultSet) strike(e Entry, query string, nth int, before, inProcess bool
 			continue
 		}
 		f.matched++
-		dice := mix(s.seed+uint64(f.id)<<32+uint64(nth), e.Method+" "+e.Table) //nolint:gosec // bits
+		dice := mix(s.seed+uint64(f.id)<<32+uint64(nth), e.Method+" "+e.Table) // bits
 		if f.matched <= f.After || f.Times > 0 && f.hits >= f.Times ||
 			f.Probability > 0 && float64(dice>>11)/(1<<53) >= f.Probability {
 			continue

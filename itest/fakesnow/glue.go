@@ -236,7 +236,7 @@ func (g *gluer) block(b block) {
 func (g *gluer) finish() [][]byte {
 	g.flush()
 	if g.gzip {
-		n := uint32(g.size) //nolint:gosec // RFC 1952: the size modulo 2^32
+		n := uint32(g.size) // RFC 1952: the size modulo 2^32
 		tail := append([]byte(nil), gzipFinal...)
 		tail = append(tail, byte(g.crc), byte(g.crc>>8), byte(g.crc>>16), byte(g.crc>>24), byte(n), byte(n>>8), byte(n>>16), byte(n>>24))
 		g.parts = append(g.parts, tail)

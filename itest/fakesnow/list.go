@@ -75,7 +75,7 @@ func (in *Instance) list(r *request, t *table) *reply {
 		count: !r.flag("sysparm_no_count"),
 	}
 	if in.Setting(SettingUnordered) == "shuffle" {
-		ft.shuffle = uint64(in.journal.next())<<1 | 1 //nolint:gosec // bits
+		ft.shuffle = uint64(in.journal.next())<<1 | 1 // bits
 	}
 	pg, failed := in.search(r, t, ft)
 	if failed != nil {

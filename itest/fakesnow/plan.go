@@ -163,8 +163,8 @@ func (f *filter) choose(t *table) (kind indexKind, desc, ordered bool) {
 		return best, false, true
 	}
 	first := f.order[0]
-	switch {
-	case first.name == "sys_id":
+	switch first.name {
+	case "sys_id":
 		if best != byID && oneSecond(best) {
 			return best, first.desc, true
 		}
@@ -172,7 +172,7 @@ func (f *filter) choose(t *table) (kind indexKind, desc, ordered bool) {
 			return byID, first.desc, true
 		}
 		return best, false, false
-	case first.name == "sys_updated_on" || first.name == "sys_created_on":
+	case "sys_updated_on", "sys_created_on":
 		kind = byUpdated
 		if first.name == "sys_created_on" {
 			kind = byCreated

@@ -3,7 +3,6 @@ package fakesnow
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"net/http"
 	"strconv"
 	"time"
@@ -186,9 +185,6 @@ func (in *Instance) retryAfter(r *reply, value string) {
 	}
 	r.header.Set("Retry-After", value)
 }
-
-// errShut is why a wait ended when the server was closed.
-var errShut = errors.New("the fake instance is closing")
 
 // pauseFor waits for d or the end of ctx.
 func pauseFor(ctx context.Context, d time.Duration) error {

@@ -49,27 +49,27 @@ func (in *Instance) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.Set("Content-Length", strconv.Itoa(rep.size()))
 	}
 	w.WriteHeader(rep.status)
-	rep.write(w, r.Context())
+	rep.write(r.Context(), w)
 }
 
 // write sends the body, as far as the fault lets it.
-func (rep *reply) write(w http.ResponseWriter, ctx context.Context) {
+func (r *reply) write(ctx context.Context, w http.ResponseWriter) {
 	flush := func() { _ = http.NewResponseController(w).Flush() }
-	switch rep.end {
+	switch r.end {
 	case resetInBody, stalledBody:
-		b := rep.body()
-		_, _ = w.Write(b[:min(rep.cut, len(b))])
+		b := r.body()
+		_, _ = w.Write(b[:min(r.cut, len(b))])
 		flush()
-		if rep.end == resetInBody {
+		if r.end == resetInBody {
 			reset(w)
 			return
 		}
 		<-ctx.Done()
 		panic(http.ErrAbortHandler)
 	case dripping:
-		for b := rep.body(); len(b) > 0; {
-			n := min(rep.chunk, len(b))
-			if pauseFor(ctx, rep.pause) != nil {
+		for b := r.body(); len(b) > 0; {
+			n := min(r.chunk, len(b))
+			if pauseFor(ctx, r.pause) != nil {
 				panic(http.ErrAbortHandler)
 			}
 			if _, err := w.Write(b[:n]); err != nil {
@@ -79,7 +79,7 @@ func (rep *reply) write(w http.ResponseWriter, ctx context.Context) {
 			b = b[n:]
 		}
 	default:
-		for _, p := range rep.parts {
+		for _, p := range r.parts {
 			if _, err := w.Write(p); err != nil {
 				return // the client has left
 			}

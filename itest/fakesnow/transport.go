@@ -27,7 +27,7 @@ func (in *Instance) Transport() http.RoundTripper { return pipe{in} }
 func (p pipe) RoundTrip(req *http.Request) (*http.Response, error) {
 	ctx := req.Context()
 	if req.Body != nil {
-		defer req.Body.Close()
+		defer func() { _ = req.Body.Close() }()
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, err

@@ -141,7 +141,7 @@ func (v *view) encode(b []byte, r *row) []byte {
 
 // appendDisplay writes a value for display_value=true or all. The caller holds in.mu for reading.
 func (v *view) appendDisplay(b []byte, f *viewField, val string) []byte {
-	shown, known := v.in.display(v.t, f.col, val, v.zone)
+	shown, known := v.in.display(f.col, val, v.zone)
 	text := func(b []byte) []byte {
 		if !known {
 			return append(b, "null"...)
@@ -173,7 +173,7 @@ func (v *view) appendDisplay(b []byte, f *viewField, val string) []byte {
 }
 
 // display is what a user sees of a value; known is false where the instance answers null.
-func (in *Instance) display(t *table, c *column, val string, zone *time.Location) (shown string, known bool) {
+func (in *Instance) display(c *column, val string, zone *time.Location) (shown string, known bool) {
 	switch {
 	case c.isReference():
 		if val == "" {

@@ -45,7 +45,7 @@ func ReadTopic(ctx context.Context, topic string, values bool, opts ...kgo.Opt) 
 			Updated json.RawMessage `json:"sys_updated_on"`
 			Mod     json.RawMessage `json:"sys_mod_count"`
 		}
-		if r.Value != nil {
+		if r.Value != nil && !values {
 			if err := json.Unmarshal(r.Value, &row); err != nil {
 				return fmt.Errorf("reading the value of %s/%d/%d: %w", r.Topic, r.Partition, r.Offset, err)
 			}

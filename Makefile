@@ -1,0 +1,98 @@
+# Every target says what it does behind "##"; `make` alone prints the list.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+BIN    := $(CURDIR)/bin
+# A folder of OSV reports, for checks without a network.
+VULNDB ?= ../shared/vulndb
+# Sizes of the long suites.
+SNOWMELT_KILLS     ?= 300
+SNOWMELT_HISTORIES ?= 20000
+LONG_LOG := docs/runs/long-$(shell date -u +%Y%m%dT%H%M%SZ).log
+
+.PHONY: help
+help: ## Print this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## Build ./snowmelt
+	go build -o snowmelt .
+
+.PHONY: tools
+tools: $(BIN)/.installed ## Install the pinned tools of tools/go.mod into bin/
+
+$(BIN)/.installed: tools/go.mod tools/go.sum
+	mkdir -p $(BIN)
+	GOBIN=$(BIN) go install -modfile=tools/go.mod tool
+	touch $@
+
+.PHONY: fmt
+fmt: tools ## Format every Go file
+	$(BIN)/gofumpt -w $$(git ls-files --cached --others --exclude-standard '*.go')
+
+.PHONY: fmt-check
+fmt-check: tools
+	@unformatted=$$($(BIN)/gofumpt -l $$(git ls-files --cached --others --exclude-standard '*.go')); \
+	if [ -n "$$unformatted" ]; then echo "not formatted, run make fmt:"; echo "$$unformatted"; exit 1; fi
+
+.PHONY: vet
+vet:
+	go vet ./...
+
+.PHONY: lint
+lint: tools ## Run golangci-lint and staticcheck
+	$(BIN)/golangci-lint run ./...
+	$(BIN)/staticcheck ./...
+
+.PHONY: vuln
+vuln: tools ## Look for known vulnerabilities in what the binary calls
+	@if [ -d "$(VULNDB)" ]; then \
+		grep -ho 'as of [0-9-]*' "$(VULNDB)/README.md" | sed 's/^/vulnerability reports /' || true; \
+		$(BIN)/govulncheck -db "file://$$(cd "$(VULNDB)" && pwd)" ./...; \
+	else echo "SKIPPED: govulncheck needs a folder of OSV reports at $(VULNDB); set VULNDB to one"; fi
+
+.PHONY: test
+test: ## Run the tests
+	go test ./...
+
+.PHONY: race
+race: ## Run the tests with the race detector, in a random order
+	go test -race -shuffle=on ./...
+
+.PHONY: bench
+bench: ## Run the benchmarks
+	go test -run '^$$' -bench . -benchmem ./...
+
+.PHONY: bench-once
+bench-once:
+	go test -run '^$$' -bench . -benchtime 1x ./...
+
+.PHONY: docs
+docs: ## Print the generated pages of docs/
+	go run . docs docs
+
+.PHONY: docs-check
+docs-check:
+	go run . docs --check docs
+
+.PHONY: demo
+demo: ## Watch rows flow from a fake instance into an embedded broker
+	go run . demo
+
+.PHONY: check
+check: ## Everything that continuous integration checks after `make test`
+	@for step in fmt-check vet lint vuln docs-check race bench-once; do \
+		began=$$SECONDS; echo "== $$step"; \
+		$(MAKE) --no-print-directory $$step; \
+		echo "== $$step took $$((SECONDS - began)) s"; \
+	done
+
+.PHONY: long
+long: ## Run the long suites and keep their log under docs/runs/
+	@mkdir -p docs/runs
+	@{ echo "# $$(date -u +%FT%TZ) $$(git rev-parse HEAD) $$(go version), $$(nproc) cores"; \
+	   echo "# SNOWMELT_KILLS=$(SNOWMELT_KILLS) SNOWMELT_HISTORIES=$(SNOWMELT_HISTORIES)"; \
+	   SNOWMELT_LONG=1 SNOWMELT_KILLS=$(SNOWMELT_KILLS) SNOWMELT_HISTORIES=$(SNOWMELT_HISTORIES) \
+	   go test -count=1 -timeout 6h -tags long -v ./itest/... ./core/... 2>&1; } | tee $(LONG_LOG)
+	@echo "kept in $(LONG_LOG)"

@@ -1,0 +1,110 @@
+package supervisor
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"snowmelt/actors/lane"
+	"snowmelt/actors/msg"
+	"snowmelt/actors/reporter"
+	"snowmelt/actors/sink"
+	"snowmelt/config"
+	"snowmelt/core/kafka"
+)
+
+// fieldsEvery is how long a table's dictionary is believed.
+const fieldsEvery = 10 * time.Minute
+
+// addSink prepares one sink pipeline: its client, its cluster, its lanes' settings.
+func (e *Engine) addSink(s config.Sink) error {
+	client, err := e.client(s.Instance)
+	if err != nil {
+		return err
+	}
+	kopts, err := kafka.Options(s.Kafka)
+	if err != nil {
+		return fmt.Errorf("reading the kafka settings: %w", err)
+	}
+	cluster, err := kafka.Connect(kopts, e.opts.kafka...)
+	if err != nil {
+		return fmt.Errorf("preparing the Kafka client: %w", err)
+	}
+	e.clusters = append(e.clusters, cluster)
+	e.board.addSink(s.Name)
+	cfg := sink.Config{
+		Pipeline: s.Name, FieldsEvery: fieldsEvery, MaxPending: s.MaxPending, CommitInterval: s.CommitInterval,
+		Decide: decideSink, Backoff: s.Instance.Retry, Budget: restartBudget, Window: restartWindow(), Observer: e.board,
+		Group: &e.group, Log: e.log, Jitter: e.opts.jitter,
+		Join: func(self msg.Ref[msg.Sink], gone <-chan struct{}) (*kafka.Consumer, error) {
+			return join(s, cluster, self, gone)
+		},
+		Lane:     func(c lane.Config) *actor.Props { return lane.Props(c, e.rootCfg.opts...) },
+		Reporter: func(c reporter.Config) *actor.Props { return reporter.Props(c, e.rootCfg.opts...) },
+		ReporterConfig: reporter.Config{
+			Pipeline: s.Name, SuccessTopic: s.SuccessTopic, ErrorTopic: s.ErrorTopic, DeadLetterTopic: s.DeadLetterTopic,
+			ContextHeaders: s.ContextHeaders, Body: s.ReportBody, Produce: cluster.Produce, Backoff: s.Instance.Retry,
+			Observer: e.board, Group: &e.group, Log: e.log, Jitter: e.opts.jitter,
+		},
+		LaneConfig: lane.Config{
+			Pipeline: s.Name, Mapping: s.Mapping, Retry: s.Instance.Retry, PoolMax: s.MaxInFlight, Instance: client,
+			Observer: e.board, Group: &e.group, Log: e.log, Jitter: e.opts.jitter, Planted: e.opts.planted,
+			Policy: lane.Policy{
+				CreateAmbiguous: s.CreateAmbiguous, Statuses: s.Statuses, NotFound: s.NotFound, OnErrors: s.OnErrors,
+				Redelivered: s.Redelivered, Settle: s.Settle, HasPath: s.ErrorTopic != "" || s.DeadLetterTopic != "",
+			},
+		},
+	}
+	if s.Mapping.Unknown != "passthrough" {
+		cfg.Fields = func(ctx context.Context) (map[string]bool, error) { return client.TableFields(ctx, s.Mapping.Table) }
+	}
+	e.rootCfg.pipelines = append(e.rootCfg.pipelines, pipeline{
+		kind: "sink", name: s.Name, host: client.Host(), drain: &msg.DrainSink{},
+		props: func(l msg.Ref[msg.Limiter]) *actor.Props {
+			cfg.LaneConfig.Limiter = l
+			return sink.Props(cfg, e.rootCfg.opts...)
+		},
+	})
+	return nil
+}
+
+// joinTime bounds the checks before a sink joins its group.
+const joinTime = time.Minute
+
+// join makes sure that every topic is there, since none is made by a first
+// record, and joins the consumer group.
+func join(s config.Sink, cluster *kafka.Cluster, self msg.Ref[msg.Sink], gone <-chan struct{}) (*kafka.Consumer, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), joinTime)
+	defer cancel()
+	for _, topic := range append([]string{s.SuccessTopic, s.ErrorTopic}, s.Topics...) {
+		if topic == "" {
+			continue
+		}
+		if _, err := cluster.EnsureTopic(ctx, kafka.TopicSpec{Name: topic}, false); err != nil {
+			return nil, err
+		}
+	}
+	if s.DeadLetterTopic != "" {
+		spec := kafka.TopicSpec{Name: s.DeadLetterTopic, Partitions: 1, Replication: s.DeadLetterReplication}
+		if _, err := cluster.EnsureTopic(ctx, spec, true); err != nil {
+			return nil, err
+		}
+	}
+	return kafka.NewConsumer(kafka.ConsumerConfig{
+		Cluster: cluster, Group: s.Group, Topics: s.Topics, Reset: s.OffsetReset, ReadCommitted: s.ReadCommitted,
+		InstanceID: s.InstanceID, SessionTimeout: s.SessionTimeout, RebalanceTimeout: s.RebalanceTimeout,
+		Fetched: func(c map[kafka.Partition]kafka.Commit) { self.Tell(&msg.Fetched{Commits: c}) },
+		Revoked: func(ctx context.Context, parts []kafka.Partition) {
+			done := make(chan struct{})
+			self.Tell(&msg.Revoked{Parts: parts, Done: done})
+			select {
+			case <-done:
+			case <-gone:
+			case <-ctx.Done():
+			}
+		},
+		Lost: func(parts []kafka.Partition) { self.Tell(&msg.Lost{Parts: parts}) },
+	})
+}
