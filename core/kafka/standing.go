@@ -92,8 +92,11 @@ func (p *Publisher) owned(ctx context.Context, op string) error {
 	if isContext(err) || retriable(err) {
 		return classify("asking who owns "+p.txnID, err, resource{txnID: p.txnID})
 	}
+	if err != nil {
+		return nil //nolint:nilerr // it will not be answered by asking again
+	}
 	t, was := described[p.txnID], p.standing
-	if err != nil || was.holds(t, p.cfg.TransactionTimeout) {
+	if was.holds(t, p.cfg.TransactionTimeout) {
 		return nil
 	}
 	p.opened = false

@@ -40,7 +40,7 @@ var errLost = errors.New("lost on the way")
 func newGate(broker *kfake.Cluster) *gate {
 	g := &gate{broker: broker, seen: map[kmsg.Key]int{}}
 	for _, key := range []kmsg.Key{kmsg.EndTxn, kmsg.Produce} {
-		broker.ControlKey(int16(key), func(r kmsg.Request) (kmsg.Response, error, bool) { //nolint:revive // kfake's order
+		broker.ControlKey(int16(key), func(r kmsg.Request) (kmsg.Response, error, bool) {
 			broker.KeepControl()
 			return g.control(key, r)
 		})

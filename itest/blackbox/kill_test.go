@@ -31,7 +31,7 @@ type writer struct {
 
 func (w *world) write(table string, seed uint64) *writer {
 	ctx, cancel := context.WithCancel(context.Background())
-	x := &writer{inst: w.inst, table: table, rng: rand.New(rand.NewPCG(seed, 2)), stop: cancel} //nolint:gosec // repeatable on purpose
+	x := &writer{inst: w.inst, table: table, rng: rand.New(rand.NewPCG(seed, 2)), stop: cancel}
 	for _, r := range w.inst.Rows(table, nil) {
 		x.ids = append(x.ids, r["sys_id"])
 	}
@@ -107,7 +107,7 @@ func TestKill(t *testing.T) {
 	g := newGate(w.broker)
 	g.slow = 20 * time.Millisecond // so that some random moments are within a transaction
 	config := w.configure(w.source(table), nil)
-	rng := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // repeatable on purpose
+	rng := rand.New(rand.NewPCG(seed, 1))
 	n := kills(t)
 	open, byMoment := 0, map[string]int{}
 	var late []*trap // commits that reach the broker when their sender is dead

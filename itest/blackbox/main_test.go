@@ -126,7 +126,7 @@ func (w *world) kafka() []kgo.Opt {
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	for range 100 {
-		address := fmt.Sprintf("127.0.0.1:%d", 12000+rand.IntN(18000)) //nolint:gosec // not a secret
+		address := fmt.Sprintf("127.0.0.1:%d", 12000+rand.IntN(18000))
 		if l, err := net.Listen("tcp", address); err == nil {
 			_ = l.Close()
 			return address

@@ -22,23 +22,22 @@ type Process struct {
 
 // StartProcess starts binary. Of the environment it gets what does not configure snowmelt.
 func StartProcess(dir, name, binary string, args ...string) (*Process, error) {
-	p := &Process{Name: name, Dir: dir, cmd: exec.Command(binary, args...), done: make(chan struct{})} //nolint:gosec // the binary under test
+	p := &Process{Name: name, Dir: dir, cmd: exec.CommandContext(context.Background(), binary, args...), done: make(chan struct{})} //nolint:gosec // the binary under test
 	for _, pair := range os.Environ() {
 		if !strings.HasPrefix(pair, "SNOWMELT_") {
 			p.cmd.Env = append(p.cmd.Env, pair)
 		}
 	}
-	out, err := os.Create(p.file("out"))
-	if err != nil {
-		return nil, fmt.Errorf("starting %s: %w", name, err)
+	var files [2]*os.File
+	for i, kind := range []string{"out", "err"} {
+		f, err := os.Create(p.file(kind))
+		if err != nil {
+			return nil, fmt.Errorf("starting %s: %w", name, err)
+		}
+		defer func() { _ = f.Close() }() // the child has its own
+		files[i] = f
 	}
-	defer out.Close()
-	log, err := os.Create(p.file("err"))
-	if err != nil {
-		return nil, fmt.Errorf("starting %s: %w", name, err)
-	}
-	defer log.Close()
-	p.cmd.Stdout, p.cmd.Stderr = out, log
+	p.cmd.Stdout, p.cmd.Stderr = files[0], files[1]
 	if err := p.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("starting %s: %w", name, err)
 	}
