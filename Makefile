@@ -9,6 +9,9 @@ VULNDB ?= ../shared/vulndb
 # Sizes of the long suites.
 SNOWMELT_KILLS     ?= 300
 SNOWMELT_HISTORIES ?= 20000
+# Apache Kafka for the tests: the version is that of itest/kafka/pom.xml.
+KAFKA_VERSION := $(shell sed -n 's:.*<kafka.version>\(.*\)</kafka.version>.*:\1:p' itest/kafka/pom.xml)
+KAFKA := $(or $(SNOWMELT_KAFKA_CACHE),$(CURDIR)/.cache/kafka)/$(KAFKA_VERSION)
 LONG_LOG := docs/runs/long-$(shell date -u +%Y%m%dT%H%M%SZ).log
 
 .PHONY: help
@@ -55,6 +58,26 @@ vuln: tools ## Look for known vulnerabilities in what the binary calls
 .PHONY: test
 test: ## Run the tests
 	go test ./...
+
+.PHONY: kafka
+kafka: $(KAFKA)/.fetched ## Fetch Apache Kafka's jars into .cache/kafka (needs Java and Maven)
+
+$(KAFKA)/.fetched: itest/kafka/pom.xml
+	@if command -v java >/dev/null && command -v mvn >/dev/null; then \
+		rm -rf "$(KAFKA)" && mkdir -p "$(KAFKA)" && \
+		mvn -q -B -f itest/kafka/pom.xml dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory="$(KAFKA)/libs" && \
+		touch $@ && echo "Apache Kafka $(KAFKA_VERSION) is in $(KAFKA)"; \
+	else echo "SKIPPED: Apache Kafka needs java and mvn in the PATH; tests on it are skipped"; fi
+
+# What of the black-box tests has a broker of its own, and the kills of one pass.
+KAFKA_RUN   := TestKill|TestSharedCursorPartition|TestZombie|TestStop|TestSecondSignal|TestServersComeLater|TestReadiness|TestSinkKill
+KAFKA_KILLS ?= 10
+KAFKA_SINK_KILLS ?= 8
+
+.PHONY: kafka-test
+kafka-test: kafka ## Run the black-box tests and those of itest/kafkatest on Apache Kafka
+	SNOWMELT_KILLS=$(KAFKA_KILLS) SNOWMELT_SINK_KILLS=$(KAFKA_SINK_KILLS) \
+		go test -count=1 -timeout 10m ./itest/blackbox -kafka=real -run '^($(KAFKA_RUN))$$'
 
 .PHONY: race
 race: ## Run the tests with the race detector, in a random order

@@ -5,14 +5,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // gate is a place in the broker where the n-th request of a kind is held.
 type gate struct {
-	broker *kfake.Cluster
-
 	mu   sync.Mutex
 	seen map[kmsg.Key]int // since armed
 	trap *trap
@@ -37,27 +34,43 @@ type trap struct {
 
 var errLost = errors.New("lost on the way")
 
-func newGate(broker *kfake.Cluster) *gate {
-	g := &gate{broker: broker, seen: map[kmsg.Key]int{}}
+func newGate(w *world) *gate {
+	g := &gate{seen: map[kmsg.Key]int{}}
+	if w.proxy != nil {
+		w.proxy.Hook(func(key kmsg.Key, id string) bool {
+			wait := g.look(key, id)
+			return wait == nil || !wait()
+		})
+		return g
+	}
 	for _, key := range []kmsg.Key{kmsg.EndTxn, kmsg.Produce} {
-		broker.ControlKey(int16(key), func(r kmsg.Request) (kmsg.Response, error, bool) {
-			broker.KeepControl()
-			return g.control(key, r)
+		w.broker.ControlKey(int16(key), func(r kmsg.Request) (kmsg.Response, error, bool) { //nolint:revive // kfake's order
+			w.broker.KeepControl()
+			var id string
+			switch r := r.(type) {
+			case *kmsg.EndTxnRequest:
+				id = r.TransactionalID
+			case *kmsg.ProduceRequest:
+				if r.TransactionID != nil {
+					id = *r.TransactionID
+				}
+			}
+			lost := false
+			if wait := g.look(key, id); wait != nil {
+				w.broker.SleepControl(func() { lost = wait() })
+			}
+			if lost {
+				return nil, errLost, true
+			}
+			return nil, nil, false
 		})
 	}
 	return g
 }
 
-func (g *gate) control(key kmsg.Key, r kmsg.Request) (kmsg.Response, error, bool) { //nolint:revive // kfake's order
-	var id string
-	switch r := r.(type) {
-	case *kmsg.EndTxnRequest:
-		id = r.TransactionalID
-	case *kmsg.ProduceRequest:
-		if r.TransactionID != nil {
-			id = *r.TransactionID
-		}
-	}
+// look counts a request. It returns how to wait before the request goes on, and whether
+// it is lost then; nil when it goes on at once.
+func (g *gate) look(key kmsg.Key, id string) (wait func() (lost bool)) {
 	g.mu.Lock()
 	t := g.trap
 	slow := g.slow
@@ -68,20 +81,22 @@ func (g *gate) control(key kmsg.Key, r kmsg.Request) (kmsg.Response, error, bool
 	}
 	g.mu.Unlock()
 	if !hit {
-		if key == kmsg.EndTxn && slow > 0 {
-			g.broker.SleepControl(func() { <-time.After(slow) })
+		if key != kmsg.EndTxn || slow == 0 {
+			return nil
 		}
-		return nil, nil, false
+		return func() bool {
+			<-time.After(slow)
+			return false
+		}
 	}
 	close(t.hit)
 	if t.pass {
-		return nil, nil, false
+		return nil
 	}
-	g.broker.SleepControl(func() { <-t.release })
-	if t.lose {
-		return nil, errLost, true
+	return func() bool {
+		<-t.release
+		return t.lose
 	}
-	return nil, nil, false
 }
 
 // arm sets the trap and begins to count.

@@ -104,7 +104,7 @@ func TestKill(t *testing.T) {
 	w := newWorld(t)
 	w.inst.Generate(table, 6000, fakesnow.GenOptions{MinimalFields: true})
 	changes := w.write(table, seed)
-	g := newGate(w.broker)
+	g := newGate(w)
 	g.slow = 20 * time.Millisecond // so that some random moments are within a transaction
 	config := w.configure(w.source(table), nil)
 	rng := rand.New(rand.NewPCG(seed, 1))

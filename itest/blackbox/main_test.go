@@ -1,10 +1,12 @@
-// Package blackbox runs the built binary against a fake instance and an embedded
-// broker, kills it, stops it and wakes it up, and counts what arrived.
+// Package blackbox runs the built binary against a fake instance and a broker,
+// kills it, stops it and wakes it up, and counts what arrived. The broker is the
+// embedded one, or with -kafka=real Apache Kafka, one for every test.
 package blackbox
 
 import (
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -26,10 +28,13 @@ import (
 
 	"snowmelt/itest/fakesnow"
 	"snowmelt/itest/harness"
+	"snowmelt/itest/kafka"
 )
 
 // binary is the program under test, built once.
 var binary string
+
+var kafkaFlag = flag.String("kafka", "fake", "the broker: fake or real")
 
 func TestMain(m *testing.M) { os.Exit(testMain(m)) }
 
@@ -67,7 +72,9 @@ type world struct {
 	t      *testing.T
 	inst   *fakesnow.Instance
 	server *fakesnow.Server
-	broker *kfake.Cluster
+	broker *kfake.Cluster // nil with a real one
+	proxy  *kafka.Proxy   // in front of a real one
+	real   *kafka.Cluster
 	// bootstrap is where the broker is, or will be.
 	bootstrap string
 	client    *kgo.Client
@@ -98,6 +105,41 @@ func newWorldWithoutBroker(t *testing.T) *world {
 
 func (w *world) startBroker() {
 	w.t.Helper()
+	if *kafkaFlag == "real" {
+		w.startKafka()
+	} else {
+		w.startFake()
+	}
+	var err error
+	if w.client, err = kgo.NewClient(w.kafka()...); err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(w.client.Close)
+	w.admin = kadm.NewClient(w.client)
+}
+
+func (w *world) startKafka() {
+	w.t.Helper()
+	if why := kafka.Missing(); why != "" {
+		w.t.Skip(why)
+	}
+	var err error
+	w.real, err = kafka.Start(w.ctx(), kafka.Options{Dir: w.t.ArtifactDir(), Front: func(backend string) (string, error) {
+		var err error
+		w.proxy, err = kafka.Listen(w.bootstrap, backend)
+		return w.bootstrap, err
+	}})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() {
+		w.real.Close()
+		w.proxy.Close()
+	})
+}
+
+func (w *world) startFake() {
+	w.t.Helper()
 	host, port, _ := net.SplitHostPort(w.bootstrap)
 	var n int
 	_, _ = fmt.Sscan(port, &n)
@@ -110,11 +152,6 @@ func (w *world) startBroker() {
 	}
 	w.broker = broker
 	w.t.Cleanup(broker.Close)
-	if w.client, err = kgo.NewClient(w.kafka()...); err != nil {
-		w.t.Fatal(err)
-	}
-	w.t.Cleanup(w.client.Close)
-	w.admin = kadm.NewClient(w.client)
 }
 
 func (w *world) kafka() []kgo.Opt {

@@ -38,7 +38,7 @@ func TestSharedCursorPartition(t *testing.T) {
 	for _, table := range []string{stuck, live} {
 		w.inst.Generate(table, 2000, fakesnow.GenOptions{MinimalFields: true})
 	}
-	g := newGate(w.broker)
+	g := newGate(w)
 	long := settings{"snow.source.transaction.timeout.ms": 600_000, "offset.storage.partitions": 1}
 	// The owner of the second table commits before and after the first one hangs.
 	b := w.run(w.configure(w.source(live).with(long), nil))
@@ -105,7 +105,7 @@ func TestZombie(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			w.inst.Generate(table, 1500, fakesnow.GenOptions{MinimalFields: true})
-			g := newGate(w.broker)
+			g := newGate(w)
 			hold := settings{"engine.on.failure": "hold"}
 			config := w.configure(w.source(table).with(settings{"snow.source.transaction.timeout.ms": 600_000}), hold)
 			var a *child

@@ -15,7 +15,7 @@ func TestStop(t *testing.T) {
 	const table = "incident"
 	w := newWorld(t)
 	w.inst.Generate(table, 5000, fakesnow.GenOptions{MinimalFields: true})
-	g := newGate(w.broker)
+	g := newGate(w)
 	config := w.configure(w.source(table), nil)
 	for range 3 {
 		trap := g.arm(kmsg.EndTxn, 3, passes)
@@ -46,7 +46,7 @@ func TestSecondSignal(t *testing.T) {
 	w := newWorld(t)
 	w.inst.Generate(table, 3000, fakesnow.GenOptions{MinimalFields: true})
 	config := w.configure(w.source(table), nil)
-	p, trap := w.held(newGate(w.broker), 3, config)
+	p, trap := w.held(newGate(w), 3, config)
 	p.signal(syscall.SIGCONT)
 	p.signal(syscall.SIGTERM)
 	w.until("it is stopping", func() (bool, error) {

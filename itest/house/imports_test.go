@@ -55,6 +55,7 @@ var rooms = map[string]room{
 
 	"itest/fakesnow": {outside: []string{compress}},
 	"itest/harness":  {[]string{"config", "core/failure", "core/cursor", "itest/fakesnow"}, []string{franz}},
+	"itest/kafka":    {outside: []string{franz}},
 	"itest/demo":     {[]string{"supervisor/...", "config", "core/cursor", "itest/fakesnow", "itest/harness"}, []string{franz, compress}},
 	"bench":          {[]string{"supervisor/...", "config", "core/...", "itest/fakesnow", "itest/harness", "itest/demo"}, []string{franz, compress, victoria}},
 }
