@@ -41,6 +41,7 @@ func (r *rig) write(topic, id, k, v string, at time.Time, partition int32) func(
 		if err := client.EndTransaction(ctx, how); err != nil {
 			r.t.Fatal(err)
 		}
+		r.fake.settle()
 	}
 }
 
@@ -138,7 +139,7 @@ func TestConnectsKeyOrder(t *testing.T) {
 func TestSameSecondAsConnectsCursor(t *testing.T) {
 	r := newRig(t)
 	for partition := range int32(4) { // one of them is that of our spelling
-		r.write(cursors, "", connectKey, string(encodeOffset(cursorAt(1))), time.Now().Add(24*time.Hour), partition)
+		r.write(cursors, "", connectKey, string(encodeOffset(cursorAt(1))), time.Now().Add(30*time.Minute), partition)
 	}
 	p := r.publisher()
 	r.open(p)

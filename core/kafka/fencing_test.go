@@ -4,7 +4,6 @@ import (
 	"context"
 	"maps"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -255,7 +254,7 @@ func TestPassingTroubleIsSatOut(t *testing.T) {
 }
 
 func TestTransactionTimesOut(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		r := newRig(t)
 		p := r.publisher(func(cfg *PublisherConfig) { cfg.TransactionTimeout = 2 * time.Second })
 		r.open(p)
@@ -274,7 +273,7 @@ func TestTransactionTimesOut(t *testing.T) {
 		wantKeys(t, r.keys(rows), "a0", "b0")
 		p.Close(ctx(t))
 		r.c.Close()
-		r.fake.Close()
+		r.fake.end()
 	})
 }
 

@@ -4,9 +4,11 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -23,36 +25,55 @@ import (
 	"snowmelt/core/record"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	flag.Parse()
+	code := m.Run()
+	apache.Close()
+	if code == 0 {
+		if err := goleak.Find(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
 
 const (
 	rows    = "rows"
 	cursors = "cursors"
 )
 
-// rig is a fake cluster in memory with a network on which a test can lose things.
+// rig is a fake cluster in memory, or with -kafka=real Apache Kafka, with a network on
+// which a test can lose things.
 type rig struct {
 	t    *testing.T
-	fake *kfake.Cluster
-	net  *kfake.VirtualNetwork
-	tap  *tap
-	c    *Cluster
+	fake broker
+	seed string
+	dial func(ctx context.Context, network, host string) (net.Conn, error)
+	// prefix is that of the transactional ids.
+	prefix string
+	tap    *tap
+	c      *Cluster
 }
 
 func newRig(t *testing.T, opts ...kfake.Opt) *rig {
 	t.Helper()
-	r := &rig{t: t, net: &kfake.VirtualNetwork{}}
+	if *kafkaFlag == "real" {
+		return newRealRig(t, len(opts) > 0)
+	}
+	network := &kfake.VirtualNetwork{}
+	r := &rig{t: t, seed: "localhost:9092", dial: network.DialContext, prefix: "snowmelt-"}
 	all := append([]kfake.Opt{
-		kfake.NumBrokers(1), kfake.Ports(9092), kfake.ListenFn(r.net.Listen),
+		kfake.NumBrokers(1), kfake.Ports(9092), kfake.ListenFn(network.Listen),
 		kfake.SeedTopics(3, rows), kfake.SeedTopics(4, cursors),
 	}, opts...)
 	fake, err := kfake.NewCluster(all...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.fake = fake
+	r.fake = broker{t: t, Cluster: fake}
 	t.Cleanup(fake.Close)
-	r.tap = &tap{dial: r.net.DialContext}
+	r.tap = &tap{dial: r.dial}
 	r.c = r.connect(r.tap)
 	return r
 }
@@ -60,11 +81,11 @@ func newRig(t *testing.T, opts ...kfake.Opt) *rig {
 // connect makes another process's Cluster; its network is that of the tap, if given.
 func (r *rig) connect(x *tap, opts ...kgo.Opt) *Cluster {
 	r.t.Helper()
-	dial := r.net.DialContext
+	dial := r.dial
 	if x != nil {
 		dial = x.dialContext
 	}
-	opts = append([]kgo.Opt{kgo.SeedBrokers("localhost:9092"), kgo.RetryBackoffFn(func(int) time.Duration { return 5 * time.Millisecond })}, opts...)
+	opts = append([]kgo.Opt{kgo.SeedBrokers(r.seed), kgo.RetryBackoffFn(func(int) time.Duration { return 5 * time.Millisecond })}, opts...)
 	c, err := Connect(opts, kgo.Dialer(dial))
 	if err != nil {
 		r.t.Fatal(err)
@@ -84,7 +105,7 @@ func (r *rig) publisher(change ...func(*PublisherConfig)) *Publisher {
 	r.t.Helper()
 	cfg := PublisherConfig{
 		Cluster: r.c, Pipeline: "itsm", Key: key("incident"), CursorTopic: cursors, Topic: rows,
-		TransactionalIDPrefix: "snowmelt-", TransactionTimeout: 30 * time.Second, ExactlyOnce: true,
+		TransactionalIDPrefix: r.prefix, TransactionTimeout: 30 * time.Second, ExactlyOnce: true,
 	}
 	for _, f := range change {
 		f(&cfg)
@@ -180,6 +201,7 @@ func (r *rig) keys(topic string) []string {
 
 func (r *rig) records(topic string) []*kgo.Record {
 	r.t.Helper()
+	r.fake.settle()
 	ctx := ctx(r.t)
 	client := r.client(kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.KeepControlRecords())
 	defer client.Close()
@@ -216,7 +238,7 @@ func (r *rig) records(topic string) []*kgo.Record {
 func (r *rig) client(opts ...kgo.Opt) *kgo.Client {
 	r.t.Helper()
 	client, err := kgo.NewClient(append([]kgo.Opt{
-		kgo.SeedBrokers("localhost:9092"), kgo.Dialer(r.net.DialContext), kgo.DisableClientMetrics(),
+		kgo.SeedBrokers(r.seed), kgo.Dialer(r.dial), kgo.DisableClientMetrics(),
 	}, opts...)...)
 	if err != nil {
 		r.t.Fatal(err)
