@@ -60,7 +60,10 @@ func classify(op string, err error, r resource) error {
 		f.Hint = "create topic " + or(r.topic, "by hand") + ", or set topic.creation.enable=true"
 	case isAny(err, kerr.InvalidTimestamp):
 		f.Class = failure.TopicRefused
-		f.Hint = fmt.Sprintf("raise message.timestamp.before.max.ms of topic %s: records carry the time of their row", r.topic)
+		f.Hint = fmt.Sprintf("raise message.timestamp.before.max.ms and message.timestamp.after.max.ms (an hour unless set) of topic %s: records carry the time of their row", r.topic)
+	case isAny(err, kerr.OffsetMetadataTooLarge):
+		f.Class = failure.Misconfigured
+		f.Hint = "raise the brokers' offset.metadata.max.bytes to 1024 or more: commits carry what is under way"
 	case isAny(err, kerr.InvalidTransactionTimeout):
 		f.Class = failure.Misconfigured
 		f.Hint = "lower snow.source.transaction.timeout.ms to the broker's transaction.max.timeout.ms"

@@ -75,6 +75,8 @@ type world struct {
 	broker *kfake.Cluster // nil with a real one
 	proxy  *kafka.Proxy   // in front of a real one
 	real   *kafka.Cluster
+	// options are those of a real one.
+	options kafka.Options
 	// bootstrap is where the broker is, or will be.
 	bootstrap string
 	client    *kgo.Client
@@ -123,18 +125,25 @@ func (w *world) startKafka() {
 	if why := kafka.Missing(); why != "" {
 		w.t.Skip(why)
 	}
+	opts := w.options
+	opts.Dir = w.t.ArtifactDir()
+	if opts.Brokers < 2 {
+		opts.Front = func(backend string) (string, error) {
+			var err error
+			w.proxy, err = kafka.Listen(w.bootstrap, backend)
+			return w.bootstrap, err
+		}
+	}
 	var err error
-	w.real, err = kafka.Start(w.ctx(), kafka.Options{Dir: w.t.ArtifactDir(), Front: func(backend string) (string, error) {
-		var err error
-		w.proxy, err = kafka.Listen(w.bootstrap, backend)
-		return w.bootstrap, err
-	}})
-	if err != nil {
+	if w.real, err = kafka.Start(w.ctx(), opts); err != nil {
 		w.t.Fatal(err)
 	}
+	w.bootstrap = strings.Join(w.real.Bootstrap(), ",")
 	w.t.Cleanup(func() {
 		w.real.Close()
-		w.proxy.Close()
+		if w.proxy != nil {
+			w.proxy.Close()
+		}
 	})
 }
 
@@ -155,7 +164,7 @@ func (w *world) startFake() {
 }
 
 func (w *world) kafka() []kgo.Opt {
-	return []kgo.Opt{kgo.SeedBrokers(w.bootstrap), kgo.DisableClientMetrics()}
+	return []kgo.Opt{kgo.SeedBrokers(strings.Split(w.bootstrap, ",")...), kgo.DisableClientMetrics()}
 }
 
 // freeAddress returns an address below the ports that outgoing connections get, so

@@ -4,7 +4,6 @@
 package kafka
 
 import (
-	"cmp"
 	"context"
 	_ "embed"
 	"errors"
@@ -78,8 +77,8 @@ type Options struct {
 	Dir string
 	// Brokers is how many, 1 when zero.
 	Brokers int
-	// Protocol is that of the listener for clients, PLAINTEXT when "".
-	Protocol string
+	// Listeners are further ones for clients: name (capitals) and protocol.
+	Listeners map[string]string
 	// Settings override or add to the generated server.properties.
 	Settings map[string]string
 	// Scram are the credentials made when the storage is formatted, as the storage tool takes them.
@@ -102,11 +101,13 @@ type Node struct {
 	// Address is where clients reach it, Internal the plain listener between brokers,
 	// whose user is ANONYMOUS.
 	Address, Internal string
-	controller, own   string
-	dir, config       string
-	starts            int
-	cmd               *exec.Cmd
-	done              chan struct{}
+	// Listeners are the addresses of Options.Listeners.
+	Listeners       map[string]string
+	controller, own string
+	dir, config     string
+	starts          int
+	cmd             *exec.Cmd
+	done            chan struct{}
 }
 
 // Start formats the storage and starts the brokers; it returns when all answer.
@@ -133,6 +134,14 @@ func (c *Cluster) start(ctx context.Context) error {
 			return err
 		}
 		n := &Node{ID: i + 1, own: addresses[0], Address: addresses[0], Internal: addresses[1], controller: addresses[2]}
+		n.Listeners = map[string]string{}
+		for name := range c.opts.Listeners {
+			more, err := FreeAddresses(1)
+			if err != nil {
+				return err
+			}
+			n.Listeners[name] = more[0]
+		}
 		if c.opts.Front != nil {
 			if n.Address, err = c.opts.Front(n.own); err != nil {
 				return fmt.Errorf("putting a proxy in front of broker %d: %w", n.ID, err)
@@ -173,11 +182,10 @@ func (c *Cluster) properties(n *Node) string {
 	}
 	p := map[string]string{
 		"process.roles": "broker,controller", "node.id": strconv.Itoa(n.ID), "controller.quorum.voters": strings.Join(voters, ","),
-		"listeners":            "CLIENT://" + n.own + ",INTERNAL://" + n.Internal + ",CONTROLLER://" + n.controller,
-		"advertised.listeners": "CLIENT://" + n.Address + ",INTERNAL://" + n.Internal,
-		"listener.security.protocol.map": "CLIENT:" + cmp.Or(c.opts.Protocol, "PLAINTEXT") +
-			",INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT",
-		"inter.broker.listener.name": "INTERNAL", "controller.listener.names": "CONTROLLER",
+		"listeners":                      "CLIENT://" + n.own + ",INTERNAL://" + n.Internal + ",CONTROLLER://" + n.controller,
+		"advertised.listeners":           "CLIENT://" + n.Address + ",INTERNAL://" + n.Internal,
+		"listener.security.protocol.map": "CLIENT:PLAINTEXT,INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT",
+		"inter.broker.listener.name":     "INTERNAL", "controller.listener.names": "CONTROLLER",
 		"log.dirs": filepath.Join(n.dir, "data"),
 
 		"auto.create.topics.enable": "false", "num.partitions": "3", "default.replication.factor": strconv.Itoa(replicas),
@@ -194,6 +202,12 @@ func (c *Cluster) properties(n *Node) string {
 
 		"log.cleaner.dedupe.buffer.size": "4194304", "log.cleaner.io.buffer.size": "262144",
 		"num.network.threads": "2", "num.io.threads": "4", "background.threads": "2",
+	}
+	for _, name := range slices.Sorted(maps.Keys(n.Listeners)) {
+		at := "," + name + "://" + n.Listeners[name]
+		p["listeners"] += at
+		p["advertised.listeners"] += at
+		p["listener.security.protocol.map"] += "," + name + ":" + c.opts.Listeners[name]
 	}
 	maps.Copy(p, c.opts.Settings)
 	var text strings.Builder
