@@ -12,6 +12,7 @@ import (
 	"snowmelt/actors/reporter"
 	"snowmelt/actors/sink"
 	"snowmelt/config"
+	"snowmelt/core/failure"
 	"snowmelt/core/kafka"
 )
 
@@ -78,15 +79,22 @@ const joinTime = time.Minute
 func join(s config.Sink, cluster *kafka.Cluster, self msg.Ref[msg.Sink], gone <-chan struct{}) (*kafka.Consumer, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), joinTime)
 	defer cancel()
-	for _, topic := range append([]string{s.SuccessTopic, s.ErrorTopic}, s.Topics...) {
-		if topic == "" {
-			continue
-		}
-		if _, err := cluster.EnsureTopic(ctx, kafka.TopicSpec{Name: topic}, false); err != nil {
-			return nil, err
+	for need, topics := range map[string][]string{"Read": s.Topics, "Write": {s.SuccessTopic, s.ErrorTopic}} {
+		for _, topic := range topics {
+			if topic == "" {
+				continue
+			}
+			if err := cluster.FindTopic(ctx, topic, need); err != nil {
+				return nil, err
+			}
 		}
 	}
-	if s.DeadLetterTopic != "" {
+	if s.DeadLetterTopic == "" {
+	} else if err := cluster.FindTopic(ctx, s.DeadLetterTopic, "Write"); failure.ClassOf(err) != failure.TopicRefused {
+		if err != nil {
+			return nil, err
+		}
+	} else {
 		spec := kafka.TopicSpec{Name: s.DeadLetterTopic, Partitions: 1, Replication: s.DeadLetterReplication}
 		if _, err := cluster.EnsureTopic(ctx, spec, true); err != nil {
 			return nil, err

@@ -5,6 +5,8 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"net"
+	"strings"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -53,6 +55,9 @@ func classify(op string, err error, r resource) error {
 	case isCertificate(err):
 		f.Class = failure.BrokerRefused
 		f.Hint = "check kafka.ssl.truststore.location and the broker's certificate"
+	case isAlert(err):
+		f.Class = failure.BrokerRefused
+		f.Hint = "the broker asks for another certificate of this client: check kafka.ssl.keystore.location"
 	case isAny(err, kerr.MessageTooLarge, kerr.RecordListTooLarge):
 		f.Class = failure.Oversized
 	case isAny(err, kerr.UnknownTopicOrPartition, kerr.UnknownTopicID, kerr.InvalidTopicException):
@@ -108,6 +113,17 @@ func isCertificate(err error) bool {
 	}
 	_, ok := errors.AsType[x509.HostnameError](err)
 	return ok
+}
+
+// isAlert reports whether the other side ended a TLS handshake because of our certificate.
+// The type of the alert is not exported, and one without a certificate is "bad" to Java.
+func isAlert(err error) bool {
+	e, ok := errors.AsType[*net.OpError](err)
+	if !ok || e.Op != "remote error" || e.Err == nil {
+		return false
+	}
+	text := e.Err.Error()
+	return strings.Contains(text, "certificate") || strings.Contains(text, "handshake failure") || strings.Contains(text, "access denied")
 }
 
 func isAny(err error, targets ...*kerr.Error) bool {

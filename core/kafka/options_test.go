@@ -175,6 +175,10 @@ func TestTLS(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+	// no certificate of this client
+	err = ping(map[string]string{"ssl.keystore.location": "", "ssl.key.password": ""})
+	wantClass(t, err, failure.BrokerRefused)
+	wantText(t, err, "ssl.keystore.location")
 	// no truststore: the system's does not know the certificate
 	err = ping(map[string]string{"ssl.truststore.location": "", "ssl.endpoint.identification.algorithm": ""})
 	wantClass(t, err, failure.BrokerRefused)

@@ -97,6 +97,21 @@ func (c *Cluster) EnsureTopic(ctx context.Context, spec TopicSpec, create bool) 
 	}
 }
 
+// FindTopic makes sure that a topic is there. Unlike EnsureTopic it needs no ACL beside
+// Read or Write, whichever is the need: the settings of the topic are looked at only if
+// they may be.
+func (c *Cluster) FindTopic(ctx context.Context, name, need string) error {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	op := "looking for topic " + name
+	if _, err := c.metadata(ctx, name); isMissing(err) {
+		return &failure.Error{Class: failure.TopicRefused, Op: op, Detail: "the topic does not exist", Hint: "create topic " + name, Err: err}
+	} else if err != nil {
+		return classify(op, err, resource{topic: name, need: need})
+	}
+	return c.learnLimit(ctx, name)
+}
+
 func (c *Cluster) create(ctx context.Context, spec TopicSpec, settings map[string]*string) error {
 	op := "creating topic " + spec.Name
 	partitions, replication := int32(-1), int16(-1)
