@@ -69,15 +69,16 @@ $(KAFKA)/.fetched: itest/kafka/pom.xml
 		touch $@ && echo "Apache Kafka $(KAFKA_VERSION) is in $(KAFKA)"; \
 	else echo "SKIPPED: Apache Kafka needs java and mvn in the PATH; tests on it are skipped"; fi
 
-# What of the black-box tests has a broker of its own, and the kills of one pass.
-KAFKA_RUN   := TestKill|TestSharedCursorPartition|TestZombie|TestStop|TestSecondSignal|TestServersComeLater|TestReadiness|TestSinkKill
-KAFKA_KILLS ?= 10
+# Not those black-box tests that bring a broker of their own, nor those of core/kafka that need the fake's faults.
+KAFKA_SKIP := ^(TestDemo|TestEventLog|TestQuickstart|TestWrongConfiguration|TestErrorsOf.*|TestEnsureTopicErrors|TestUnknownOwner|TestDenied.*|TestAtLeastOnceSends.*|TestAtLeastOnceOutlives.*|TestPageAndCursorAreOne.*|TestAccidentsAreNoTakeover)$$
+KAFKA_KILLS      ?= 10
 KAFKA_SINK_KILLS ?= 8
+KAFKA_FLAGS      ?=
 
 .PHONY: kafka-test
-kafka-test: kafka ## Run the black-box tests and those of itest/kafkatest on Apache Kafka
+kafka-test: kafka ## Run the tests of core/kafka and the black-box tests on Apache Kafka
 	SNOWMELT_KILLS=$(KAFKA_KILLS) SNOWMELT_SINK_KILLS=$(KAFKA_SINK_KILLS) \
-		go test -count=1 -timeout 10m ./itest/blackbox -kafka=real -run '^($(KAFKA_RUN))$$'
+		go test -count=1 -p 1 -timeout 15m $(KAFKA_FLAGS) -skip '$(KAFKA_SKIP)' ./core/kafka ./itest/blackbox -kafka=real
 
 .PHONY: race
 race: ## Run the tests with the race detector, in a random order
@@ -117,5 +118,6 @@ long: ## Run the long suites and keep their log under docs/runs/
 	@{ echo "# $$(date -u +%FT%TZ) $$(git rev-parse HEAD) $$(go version), $$(nproc) cores"; \
 	   echo "# SNOWMELT_KILLS=$(SNOWMELT_KILLS) SNOWMELT_HISTORIES=$(SNOWMELT_HISTORIES)"; \
 	   SNOWMELT_LONG=1 SNOWMELT_KILLS=$(SNOWMELT_KILLS) SNOWMELT_HISTORIES=$(SNOWMELT_HISTORIES) \
-	   go test -count=1 -timeout 6h -tags long -v ./itest/... ./core/... 2>&1; } | tee $(LONG_LOG)
+	   go test -count=1 -timeout 6h -tags long -v ./itest/... ./core/... 2>&1; \
+	   SNOWMELT_LONG=1 $(MAKE) --no-print-directory kafka-test KAFKA_KILLS=30 KAFKA_SINK_KILLS=20 KAFKA_FLAGS=-v 2>&1; } | tee $(LONG_LOG)
 	@echo "kept in $(LONG_LOG)"

@@ -4,8 +4,10 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"math"
 	"net"
 	"os"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -17,6 +19,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"snowmelt/core/failure"
+	"snowmelt/core/lane"
 	"snowmelt/itest/kafka"
 )
 
@@ -331,4 +334,43 @@ func TestEpochsUsedUp(t *testing.T) {
 	r.open(b)
 	_, err := p.Publish(ctx(t), page("z", 1, 200))
 	wantClass(t, err, failure.Fenced)
+}
+
+// A mark that names the most finished records fits into a commit; what does not is no
+// passing trouble.
+func TestCommitMetadata(t *testing.T) {
+	if *kafkaFlag != "real" {
+		t.Skip("run with -kafka=real: kfake takes metadata of any size")
+	}
+	r := newRig(t)
+	r.write(rows, "", "k", "v", noon, 0)
+	group := fmt.Sprint("group-", apache.rigs.Add(1))
+	c, err := NewConsumer(ConsumerConfig{
+		Cluster: r.c, Group: group, Topics: []string{rows}, Reset: "earliest", SessionTimeout: 10 * time.Second, RebalanceTimeout: time.Minute,
+		Fetched: func(map[Partition]Commit) {}, Revoked: func(context.Context, []Partition) {}, Lost: func([]Partition) {},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if got, err := c.Poll(ctx(t), 1); err != nil || len(got) != 1 {
+		t.Fatal(got, err)
+	}
+	const last = math.MaxInt64
+	mark := lane.Mark{At: last}
+	for o := int64(last - 5000); o < last; o += 7 {
+		mark.Done = append(mark.Done, o)
+	}
+	text := mark.Encode(last - 5000)
+	if err := c.Commit(ctx(t), map[Partition]Commit{{rows, 0}: {Offset: last - 5000, Metadata: text}}); err != nil {
+		t.Fatal(err)
+	}
+	o, err := r.fake.admin.FetchOffsets(ctx(t), group)
+	if got, _ := o.Lookup(rows, 0); err != nil || got.Metadata != text {
+		t.Errorf("%q came back of %q (%v)", got.Metadata, text, err)
+	}
+	t.Logf("the largest mark has %d bytes", len(text))
+	err = c.Commit(ctx(t), map[Partition]Commit{{rows, 0}: {Offset: 1, Metadata: strings.Repeat("x", 4097)}})
+	wantClass(t, err, failure.Misconfigured)
+	wantText(t, err, "offset.metadata.max.bytes")
 }

@@ -63,7 +63,7 @@ func testMain(m *testing.M) int {
 }
 
 const (
-	patience = 40 * time.Second // of any one wait, generous: nothing is measured
+	patience = 2 * time.Minute // of any one wait, generous: nothing is measured
 	password = "secret-of-tests"
 )
 

@@ -152,13 +152,32 @@ func (w *world) grant(principal string, rights ...right) {
 			w.t.Fatalf("granting: %d %v", r.ErrorCode, r.ErrorMessage)
 		}
 	}
+	w.aclsAre(principal, func(n int) bool { return n >= len(rights) })
 }
 
 func (w *world) revokeAll(principal string) {
 	w.t.Helper()
-	if _, err := w.admin.DeleteACLs(w.ctx(), kadm.NewACLs().AnyResource().Allow(principal).AllowHosts().Operations().ResourcePatternType(kadm.ACLPatternAny)); err != nil {
+	if _, err := w.admin.DeleteACLs(w.ctx(), everyACL(principal)); err != nil {
 		w.t.Fatal(err)
 	}
+	w.aclsAre(principal, func(n int) bool { return n == 0 })
+}
+
+// aclsAre waits until the broker's authorizer has followed the controller.
+func (w *world) aclsAre(principal string, enough func(int) bool) {
+	w.t.Helper()
+	w.until("the broker knows the ACLs", func() (bool, error) {
+		all, err := w.admin.DescribeACLs(w.ctx(), everyACL(principal))
+		n := 0
+		for _, r := range all {
+			n += len(r.Described)
+		}
+		return enough(n), err
+	})
+}
+
+func everyACL(principal string) *kadm.ACLBuilder {
+	return kadm.NewACLs().AnyResource().Allow(principal).AllowHosts().Operations().ResourcePatternType(kadm.ACLPatternAny)
 }
 
 func sourceRights(table string) []right {
