@@ -60,7 +60,8 @@ func demoCommand(s streams) *cobra.Command {
 	c.Flags().IntVar(&opts.Rows, "rows", 20000, "rows of incident and change_request together")
 	c.Flags().DurationVar(&opts.For, "for", time.Minute, "end at this time even if not everything has arrived")
 	c.Flags().StringVar(&opts.Events, "events", "", "replay this log of real incident updates (csv.gz) instead of generated rows")
-	c.Flags().Int64Var(&opts.Seed, "seed", 1, "makes rows and updates repeatable")
+	c.Flags().BoolVar(&opts.Chaos, "chaos", false, "spoil requests and broker answers, by a schedule that --seed makes repeatable")
+	c.Flags().Int64Var(&opts.Seed, "seed", 1, "makes rows, updates and faults repeatable")
 	c.Flags().StringVar(&opts.AdminAddress, "admin", "127.0.0.1:9464", "address of status and metrics; another port is taken when it is in use")
 	c.Flags().BoolVarP(&verbose, "verbose", "v", false, "log what the engine does")
 	outputFlag(c, &output)
@@ -99,6 +100,10 @@ func printDemo(w io.Writer, r demo.Result) {
 	s := r.Source
 	fmt.Fprintf(w, "source: %d rows in the instance, %d committed records of %d versions\n", s.Rows, s.Records, s.DistinctVersions)
 	fmt.Fprintf(w, "        %d missing, %d stale, %d duplicates, %d out of order\n", s.Missing, s.Stale, s.Duplicates, s.Backwards)
+	fmt.Fprintf(w, "sink:   %d records, %d written, %d failed\n", r.Sink.Records, r.Sink.Written, r.Sink.Failed)
+	if r.FaultsInjected > 0 {
+		fmt.Fprintf(w, "        %d faults injected\n", r.FaultsInjected)
+	}
 	for _, e := range r.Examples {
 		fmt.Fprintln(w, "        "+e)
 	}

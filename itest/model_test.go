@@ -239,6 +239,7 @@ func (h *history) zombies() bool {
 // that die, against the real engine: under exactly_once every visible row's
 // last version arrives, and no version twice.
 func TestHistories(t *testing.T) {
+	t.Parallel()
 	n := histories()
 	t.Logf("%d histories", n)
 	played := 0

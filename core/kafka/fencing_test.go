@@ -24,10 +24,10 @@ func TestTakeoverFencesTheOwner(t *testing.T) {
 		pages        int      // published before
 		want         []failure.Class
 	}{
-		"before producing":              {kmsg.Produce, 1, []failure.Class{failure.OutcomeUnknown}},
-		"before the commit":             {kmsg.EndTxn, 1, []failure.Class{failure.OutcomeUnknown}},
-		"before its first producer":     {kmsg.InitProducerID, 0, []failure.Class{failure.Fenced}},
-		"before producing a first page": {kmsg.Produce, 0, []failure.Class{failure.OutcomeUnknown}},
+		"before producing":              {kmsg.Produce, 1, []failure.Class{failure.Fenced}},
+		"before the commit":             {kmsg.EndTxn, 1, []failure.Class{failure.Fenced}},
+		"before its first producer":     {kmsg.InitProducerID, 0, []failure.Class{failure.OutcomeUnknown}},
+		"before producing a first page": {kmsg.Produce, 0, []failure.Class{failure.Fenced}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
@@ -64,7 +64,7 @@ func TestTakeoverFencesTheOwner(t *testing.T) {
 			wantClass(t, err, failure.OutcomeUnknown)
 			// the rightful owner goes on, opening again if the zombie's last try fenced it
 			if _, err := b.Publish(ctx(t), page("c", 1, 4)); err != nil {
-				wantClass(t, err, failure.OutcomeUnknown)
+				wantClass(t, err, failure.Fenced)
 				if o := r.open(b); !maps.Equal(o.Offset, cursorAt(3)) {
 					t.Fatalf("cursor %v", o.Offset)
 				}
@@ -111,14 +111,14 @@ func TestOpenAgainAfterAFence(t *testing.T) {
 	r.publish(a, page("a", 1, 1))
 	r.open(b)
 	_, err := a.Publish(ctx(t), page("z", 1, 2))
-	wantClass(t, err, failure.OutcomeUnknown)
-	wantText(t, err, a.TransactionalID())
+	wantClass(t, err, failure.Fenced)
+	wantText(t, err, a.TransactionalID(), "another process owns this table")
 	if o := r.open(a); !maps.Equal(o.Offset, cursorAt(1)) {
 		t.Fatalf("cursor %v", o.Offset)
 	}
 	r.publish(a, page("a2", 1, 2))
 	_, err = b.Publish(ctx(t), page("z", 1, 2)) // and now b is the zombie
-	wantClass(t, err, failure.Fenced, failure.OutcomeUnknown)
+	wantClass(t, err, failure.Fenced)
 	wantKeys(t, r.keys(rows), "a0", "a20")
 }
 

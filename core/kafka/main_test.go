@@ -249,6 +249,23 @@ func (x *tap) set(f func()) {
 	f()
 }
 
+// repeatInit has the next InitProducerID of p reach the coordinator twice, as when
+// the first answer was lost: both raise the epoch.
+func (r *rig) repeatInit(p *Publisher) {
+	twin := r.connect(nil)
+	r.tap.set(func() {
+		r.tap.before = map[kmsg.Key]func(){kmsg.InitProducerID: func() {
+			r.tap.set(func() { r.tap.before = nil })
+			req := kmsg.NewPtrInitProducerIDRequest()
+			req.TransactionalID, req.TransactionTimeoutMillis = &p.txnID, 1000
+			req.ProducerID, req.ProducerEpoch = -1, -1
+			if _, err := req.RequestWith(ctx(r.t), twin.client); err != nil {
+				r.t.Error(err)
+			}
+		}}
+	})
+}
+
 func (x *tap) dialContext(ctx context.Context, network, host string) (net.Conn, error) {
 	c, err := x.dial(ctx, network, host)
 	if err != nil {

@@ -60,20 +60,21 @@ func TestEvictedClientWhoseEpochJumpedReadsTheCursor(t *testing.T) {
 	r.open(p)
 	r.publish(p, page("a", 1, 1))
 	p.cfg.Pool.evict(p.session)
-	other := r.publisher(r.elsewhere)
-	r.open(other) // fences, and goes away without a page
+	r.repeatInit(p)
 	fetches := r.fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Observe: true, Count: -1})
 	r.publish(p, page("b", 1, 2))
 	if fetches.Hits() == 0 {
 		t.Fatal("the cursor was not read")
 	}
-	// and the same when the other one did publish
+	// and another process is seen before it would be fenced
 	p.cfg.Pool.evict(p.session)
+	other := r.publisher(r.elsewhere)
 	r.open(other)
 	r.publish(other, page("o", 1, 3))
 	_, err := p.Publish(ctx(t), page("z", 1, 4))
 	wantClass(t, err, failure.Fenced)
-	wantKeys(t, r.keys(rows), "a0", "b0", "o0")
+	r.publish(other, page("o", 1, 5))
+	wantKeys(t, r.keys(rows), "a0", "b0", "o0", "o0")
 }
 
 func TestFullPoolWaitsWithinTheContext(t *testing.T) {

@@ -54,9 +54,9 @@ type Published struct {
 // The classes of its errors:
 //
 //   - Aborted: nothing of the page is or will become visible; publish it again.
-//   - OutcomeUnknown: the commit may have gone through, or somebody fenced this
-//     publisher; call Open, which tells by the cursor.
-//   - Fenced: another process moved the cursor; call Open if the table is still ours.
+//   - OutcomeUnknown: the commit may have gone through, or the transaction timed out;
+//     call Open, which tells by the cursor.
+//   - Fenced: another process took the table; call Open only if it is to be ours.
 //   - Oversized, TopicRefused, BrokerRefused, Misconfigured: nothing is visible, and
 //     it takes somebody to change that.
 //   - Transient: no transaction was begun; under at_least_once, records may be in
@@ -194,6 +194,7 @@ func (p *Publisher) transact(ctx context.Context, op string, page Page, cursor [
 	if err := s.client.BeginTransaction(); err != nil {
 		return Published{}, p.abandon(ctx, s, op, err, nil)
 	}
+	p.standing.began, p.standing.ending = time.Now(), false
 	out := newOutcome(p.cfg.Topic, p.cfg.CursorTopic)
 	out.produce(ctx, s.client, p.cfg.Topic, page.Records)
 	out.produce(ctx, s.client, p.cfg.CursorTopic, cursor)
@@ -215,6 +216,7 @@ func (p *Publisher) transact(ctx context.Context, op string, page Page, cursor [
 	if err != nil {
 		return Published{}, p.abandon(ctx, s, op, err, out)
 	}
+	p.standing.ending = true
 	if err := s.client.EndTransaction(ctx, kgo.TryCommit); err != nil {
 		return Published{}, p.doubt(ctx, s, op, err, out)
 	}
@@ -222,6 +224,7 @@ func (p *Publisher) transact(ctx context.Context, op string, page Page, cursor [
 	if p.id, p.epoch, err = s.client.ProducerID(ctx); err != nil {
 		p.epoch = unknownEpoch // transaction.version 2 raises the epoch at each end
 	}
+	p.standing = standing{id: p.id, epoch: p.epoch}
 	p.cfg.Pool.put(s)
 	return Published{Next: out.next, Bytes: size}, nil
 }
@@ -260,7 +263,10 @@ func (p *Publisher) abandon(ctx context.Context, s *session, op string, cause er
 	if class != failure.OutcomeUnknown {
 		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), abortWait)
 		if s.client.AbortBufferedRecords(grace) == nil {
-			_ = s.client.EndTransaction(grace, kgo.TryAbort) // its failure changes nothing, see abortWait
+			p.standing.ending = true
+			if s.client.EndTransaction(grace, kgo.TryAbort) == nil { // its failure changes nothing, see abortWait
+				p.standing.settled(grace, s.client)
+			}
 		}
 		cancel()
 	}
@@ -271,8 +277,22 @@ func (p *Publisher) abandon(ctx context.Context, s *session, op string, cause er
 		f.Class = failure.Aborted
 	case failure.OutcomeUnknown:
 		p.opened = false
-		f.Hint = or(f.Hint, "another process took the table, or the transaction timed out: see snow.source.transaction.timeout.ms")
+		return p.fenced(ctx, op, f)
 	default: // stays what it was
+	}
+	return f
+}
+
+// fenced tells a takeover from a transaction that timed out, which give the same
+// errors. What cannot be told now, Open tells.
+func (p *Publisher) fenced(ctx context.Context, op string, f *failure.Error) error {
+	ctx, cancel := context.WithTimeout(ctx, abortWait)
+	defer cancel()
+	if err := p.owned(ctx, op); failure.ClassOf(err) == failure.Fenced {
+		return err
+	}
+	if isFence(f.Err) {
+		f.Hint = or(f.Hint, "the transaction timed out, or another process took the table: see snow.source.transaction.timeout.ms")
 	}
 	return f
 }
@@ -287,10 +307,11 @@ func (p *Publisher) doubt(ctx context.Context, s *session, op string, cause erro
 	p.opened = false
 	err := classify("committing: "+op, cause, resource{txnID: p.txnID})
 	f, _ := errors.AsType[*failure.Error](err)
-	if f.Class != failure.BrokerRefused {
-		f.Class = failure.OutcomeUnknown
+	if f.Class == failure.BrokerRefused {
+		return f
 	}
-	return f
+	f.Class = failure.OutcomeUnknown
+	return p.fenced(ctx, op, f)
 }
 
 // drop closes a client for good and waits until kgo has let go of the records,

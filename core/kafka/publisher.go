@@ -54,6 +54,8 @@ type Publisher struct {
 	// initialised; the proof that nobody came after it (see session.go).
 	id    int64
 	epoch int16
+	// standing tells a takeover from an accident, see standing.go.
+	standing standing
 	// last is the own cursor record as it was read or written last.
 	last     *CursorRecord
 	variants [][]byte
@@ -71,10 +73,11 @@ func NewPublisher(cfg PublisherConfig) *Publisher {
 		cfg.Pool = NewPool(1)
 	}
 	return &Publisher{
-		cfg:   cfg,
-		txnID: cfg.Key.TransactionalID(cfg.TransactionalIDPrefix),
-		lock:  make(chan struct{}, 1),
-		epoch: unknownEpoch,
+		cfg:      cfg,
+		txnID:    cfg.Key.TransactionalID(cfg.TransactionalIDPrefix),
+		lock:     make(chan struct{}, 1),
+		epoch:    unknownEpoch,
+		standing: unknownStanding,
 	}
 }
 
@@ -101,7 +104,11 @@ type Opened struct {
 // at_least_once has no fence. Open may be called again at any time; it must be
 // called after a Publish that failed with OutcomeUnknown or Fenced.
 //
-// Errors: BrokerRefused, TopicRefused, Misconfigured, Transient.
+// An Open that is not the first fails with Fenced if another process took the
+// table since: the newest owner keeps it. If the failure before was Fenced already,
+// the table is claimed whoever has it, unless its owner has published since then.
+//
+// Errors: BrokerRefused, TopicRefused, Misconfigured, Transient, Fenced.
 func (p *Publisher) Open(ctx context.Context) (Opened, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
@@ -111,6 +118,9 @@ func (p *Publisher) Open(ctx context.Context) (Opened, error) {
 	defer p.unlock()
 	p.forget()
 	if p.cfg.ExactlyOnce {
+		if err := p.owned(ctx, "opening the publisher of "+p.txnID); err != nil {
+			return Opened{}, err
+		}
 		if err := p.fence(ctx); err != nil {
 			return Opened{}, err
 		}
@@ -145,6 +155,7 @@ func (p *Publisher) Open(ctx context.Context) (Opened, error) {
 // open transaction, if there was one, is aborted and its markers are written.
 func (p *Publisher) fence(ctx context.Context) error {
 	op := "fencing transactional id " + p.txnID
+	p.standing = unknownStanding // an answer that is lost may have raised the epoch
 	for {
 		req := kmsg.NewPtrInitProducerIDRequest()
 		req.TransactionalID = &p.txnID
@@ -156,6 +167,7 @@ func (p *Publisher) fence(ctx context.Context) error {
 		}
 		if err == nil {
 			p.id, p.epoch = resp.ProducerID, resp.ProducerEpoch
+			p.standing = standing{id: p.id, epoch: p.epoch}
 			return nil
 		}
 		if !isAny(err, kerr.ConcurrentTransactions) {
@@ -182,9 +194,10 @@ func (p *Publisher) Close(ctx context.Context) {
 	}
 	defer p.unlock()
 	p.forget()
+	p.standing = unknownStanding // given up on purpose: whoever opens it again claims it
 }
 
-// forget drops everything that was known, and the client.
+// forget drops everything that was known of the cursor, and the client.
 func (p *Publisher) forget() {
 	p.cfg.Pool.evict(p.session)
 	p.session, p.opened, p.last, p.variants, p.epoch = nil, false, nil, nil, unknownEpoch

@@ -23,7 +23,10 @@ import (
 //     written here, by place and by content. Every transaction writes the cursor,
 //     those that leave it as it is too, so another owner's page would show.
 //
-// The failure of both is Fenced.
+// Before, the coordinator is asked who owns the id (see standing.go), so that a zombie
+// seldom gets as far as to fence its successor. One that does is the newest owner
+// then, and keeps the table: the failure of both is OutcomeUnknown, because if it gave
+// up, nobody would own the table.
 func (p *Publisher) transactional(ctx context.Context) (*session, error) {
 	op := "opening the producer of " + p.txnID
 	pool := p.cfg.Pool
@@ -38,6 +41,10 @@ func (p *Publisher) transactional(ctx context.Context) (*session, error) {
 		return p.session, nil
 	}
 	p.session = nil
+	if err := p.owned(ctx, op); err != nil {
+		pool.release(nil)
+		return nil, err
+	}
 	client, err := p.cfg.Cluster.producer(
 		kgo.TransactionalID(p.txnID), kgo.TransactionTimeout(p.cfg.TransactionTimeout))
 	if err != nil {
@@ -54,6 +61,7 @@ func (p *Publisher) transactional(ctx context.Context) (*session, error) {
 }
 
 func (p *Publisher) prove(ctx context.Context, client *kgo.Client, op string) error {
+	p.standing = unknownStanding
 	id, epoch, err := client.ProducerID(ctx)
 	if err != nil {
 		return p.refused(classify(op, err, resource{txnID: p.txnID}))
@@ -61,6 +69,7 @@ func (p *Publisher) prove(ctx context.Context, client *kgo.Client, op string) er
 	next := p.epoch != unknownEpoch && id == p.id && epoch == p.epoch+1
 	// From here on the newest producer is ours, proven or not.
 	p.id, p.epoch = id, epoch
+	p.standing = standing{id: id, epoch: epoch}
 	if next {
 		return nil
 	}
@@ -72,9 +81,9 @@ func (p *Publisher) prove(ctx context.Context, client *kgo.Client, op string) er
 	if !same(p.last, f.own) {
 		p.opened = false
 		return &failure.Error{
-			Class: failure.Fenced, Op: op,
-			Detail: fmt.Sprintf("the cursor moved from %s to %s", p.last.place(), f.own.place()),
-			Hint:   "another process owns this table: let one of them go, or set group.id so that they share",
+			Class: failure.OutcomeUnknown, Op: op,
+			Detail: fmt.Sprintf("another process published in between: the cursor moved from %s to %s", p.last.place(), f.own.place()),
+			Hint:   fencedHint,
 		}
 	}
 	p.epoch = epoch

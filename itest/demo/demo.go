@@ -9,6 +9,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"snowmelt/config"
@@ -34,6 +35,8 @@ type Options struct {
 	// Progress is told what is going on, about four times a second.
 	Progress func(Progress)
 	Log      *slog.Logger
+	// Chaos spoils requests and broker answers by a schedule that Seed makes repeatable.
+	Chaos bool
 	// Notes takes the few lines that a person wants to see: addresses.
 	Notes io.Writer
 }
@@ -86,6 +89,10 @@ type demo struct {
 	tables []config.Table
 	began  time.Time
 	rng    *rand.Rand
+	// wanted maps the rows that the sink is to touch to the mark that it is to leave there.
+	wanted map[string]string
+	faults []*kfake.FaultHandle
+	hits   int // of the instance's faults, once they are switched off
 }
 
 // Run runs the demo to its end.
@@ -93,7 +100,7 @@ func Run(ctx context.Context, opts Options) (Result, error) {
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, opts.For)
 	defer cancel()
-	d := &demo{opts: opts, began: began, rng: rand.New(rand.NewPCG(uint64(opts.Seed), 1))} //nolint:gosec // repeatable on purpose
+	d := &demo{opts: opts, began: began, wanted: map[string]string{}, rng: rand.New(rand.NewPCG(uint64(opts.Seed), 1))} //nolint:gosec // repeatable on purpose
 	var err error
 	if d.broker, err = StartBroker("127.0.0.1:0", ""); err != nil {
 		return Result{}, err
@@ -112,7 +119,16 @@ func Run(ctx context.Context, opts Options) (Result, error) {
 	src := harness.Source(pipeline, server.URL(), d.broker.Addr(), d.tables...)
 	src.Instance.Username, src.Instance.Password = user, password
 	src.LateInterval = 2 * time.Second
-	if d.engine, err = supervisor.New(config.Config{Sources: []config.Source{src}}, supervisor.WithLogger(opts.Log)); err != nil {
+	cfg := config.Config{Sources: []config.Source{src}, Sinks: []config.Sink{d.sink(server.URL())}}
+	if opts.Chaos {
+		src.Instance = impatient(src.Instance)
+		cfg.Sources[0].Instance, cfg.Sinks[0].Instance = src.Instance, src.Instance
+		d.spoil()
+	}
+	if err := d.createTopics(ctx); err != nil {
+		return Result{}, err
+	}
+	if d.engine, err = supervisor.New(cfg, supervisor.WithLogger(opts.Log)); err != nil {
 		return Result{}, fmt.Errorf("preparing the engine: %w", err)
 	}
 	web, err := listenAdmin(opts.AdminAddress, d.engine)
@@ -128,6 +144,10 @@ func Run(ctx context.Context, opts Options) (Result, error) {
 	} else {
 		d.update(ctx)
 	}
+	if err := d.writeBack(ctx); err != nil {
+		return Result{}, err
+	}
+	d.calm() // a fault that changes rows would go on after the last write
 	d.settle(ctx)
 	stop, done := context.WithTimeout(context.Background(), 30*time.Second)
 	defer done()
@@ -241,7 +261,7 @@ func (d *demo) show(note string) {
 	for _, t := range d.tables {
 		p.Rows += d.inst.Count(t.Name)
 	}
-	for _, c := range d.engine.Status().Pipelines[0].Children {
+	for _, c := range d.source().Children {
 		p.Published += c.Rows
 		p.Phase = c.Phase
 	}
@@ -253,7 +273,7 @@ func (d *demo) settle(ctx context.Context) {
 	until := cursor.TimestampOf(d.inst.Now()).String()
 	for {
 		behind := 0
-		for _, c := range d.engine.Status().Pipelines[0].Children {
+		for _, c := range d.source().Children {
 			if c.Verified < until {
 				behind++
 			}
@@ -266,6 +286,7 @@ func (d *demo) settle(ctx context.Context) {
 
 func (d *demo) count(ctx context.Context) (Result, error) {
 	var tally harness.Tally
+	var err error
 	for _, t := range d.tables {
 		records, err := harness.ReadTopic(ctx, t.Topic, false, kgo.SeedBrokers(d.broker.Addr()))
 		if err != nil {
@@ -278,7 +299,12 @@ func (d *demo) count(ctx context.Context) (Result, error) {
 	s.Rows, s.Records, s.DistinctVersions, s.Duplicates = tally.Rows, tally.Records, tally.Versions, tally.Duplicates
 	s.Missing, s.Stale, s.Backwards = tally.Missing, tally.Stale, tally.Backwards
 	r.Examples, r.Verdict = tally.Examples, "FAIL"
-	if tally.OK() && tally.Rows > 0 {
+	d.countSink(&r)
+	if r.Sink.Failed, err = d.countErrors(ctx); err != nil {
+		return Result{}, err
+	}
+	r.FaultsInjected = d.injected()
+	if tally.OK() && tally.Rows > 0 && r.Sink.Written == r.Sink.Records && r.Sink.Failed == 0 {
 		r.Verdict = "PASS"
 	}
 	return r, nil

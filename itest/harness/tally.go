@@ -22,7 +22,9 @@ type Record struct {
 	// Key is the sys_id, Updated and Mod the row's sys_updated_on and sys_mod_count.
 	Key, Updated, Mod string
 	Timestamp         int64
-	Headers           map[string]string
+	// ProducerEpoch is that of the transaction that wrote it.
+	ProducerEpoch int16
+	Headers       map[string]string
 	// Value is kept only when it was asked for.
 	Value []byte
 }
@@ -35,7 +37,7 @@ func ReadTopic(ctx context.Context, topic string, values bool, opts ...kgo.Opt) 
 		if r.Attrs.IsControl() {
 			return nil
 		}
-		rec := Record{Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, Key: string(r.Key), Timestamp: r.Timestamp.UnixMilli(), Headers: map[string]string{}}
+		rec := Record{Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, Key: string(r.Key), Timestamp: r.Timestamp.UnixMilli(), ProducerEpoch: r.ProducerEpoch, Headers: map[string]string{}}
 		for _, h := range r.Headers {
 			rec.Headers[h.Key] = string(h.Value)
 		}
