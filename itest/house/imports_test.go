@@ -58,7 +58,7 @@ var rooms = map[string]room{
 
 	"itest/fakesnow": {outside: []string{compress}},
 	"itest/harness":  {[]string{"config", "core/failure", "core/cursor", "core/mapping", "itest/fakesnow"}, []string{franz}},
-	"itest/demo":     {[]string{"supervisor/...", "config", "core/cursor", "itest/fakesnow", "itest/harness"}, []string{franz, compress}},
+	"itest/demo":     {[]string{"supervisor/...", "config", "core/cursor", "core/failure", "itest/fakesnow", "itest/harness"}, []string{franz, compress}},
 	"bench":          {[]string{"supervisor/...", "config", "core/...", "itest/fakesnow", "itest/harness", "itest/demo"}, []string{franz, compress, victoria}},
 }
 
