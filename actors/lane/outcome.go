@@ -226,8 +226,9 @@ func classification(err error) string {
 		return "NOT_FOUND"
 	case failure.Conflict:
 		return "CONFLICT"
+	default:
+		return "RECORD_ERROR"
 	}
-	return "RECORD_ERROR"
 }
 
 func detail(err error) *failure.Error {

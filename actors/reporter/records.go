@@ -94,9 +94,16 @@ func (c *Config) deadLetter(rep *msg.Report) record.Record {
 	r.Headers = append(r.Headers, in.Headers...)
 	if c.ContextHeaders {
 		for _, h := range [][2]string{
-			{"topic", in.Topic}, {"partition", strconv.Itoa(int(in.Partition))}, {"offset", strconv.FormatInt(in.Offset, 10)},
-			{"connector.name", c.Pipeline}, {"task.id", "0"}, {"stage", "TASK_PUT"}, {"class.name", "snowmelt.Sink"},
-			{"exception.class.name", fmt.Sprintf("%T", rep.Err)}, {"exception.message", rep.Err.Error()}, {"exception.stacktrace", rep.Err.Error()},
+			{"topic", in.Topic},
+			{"partition", strconv.Itoa(int(in.Partition))},
+			{"offset", strconv.FormatInt(in.Offset, 10)},
+			{"connector.name", c.Pipeline},
+			{"task.id", "0"},
+			{"stage", "TASK_PUT"},
+			{"class.name", "snowmelt.Sink"},
+			{"exception.class.name", fmt.Sprintf("%T", rep.Err)},
+			{"exception.message", rep.Err.Error()},
+			{"exception.stacktrace", rep.Err.Error()},
 		} {
 			r.Headers = append(r.Headers, record.Header{Key: "__connect.errors." + h[0], Value: []byte(h[1])})
 		}
