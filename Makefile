@@ -10,6 +10,7 @@ VULNDB ?= ../shared/vulndb
 SNOWMELT_KILLS     ?= 300
 SNOWMELT_SINK_KILLS ?= 300
 SNOWMELT_HISTORIES ?= 20000
+SNOWMELT_CHAOS_SEEDS ?= 50
 LONG_LOG := docs/runs/long-$(shell date -u +%Y%m%dT%H%M%SZ).log
 
 .PHONY: help
@@ -93,7 +94,7 @@ check: ## Everything that continuous integration checks after `make test`
 long: ## Run the long suites and keep their log under docs/runs/
 	@mkdir -p docs/runs
 	@{ echo "# $$(date -u +%FT%TZ) $$(git rev-parse HEAD) $$(go version), $$(nproc) cores"; \
-	   echo "# SNOWMELT_KILLS=$(SNOWMELT_KILLS) SNOWMELT_SINK_KILLS=$(SNOWMELT_SINK_KILLS) SNOWMELT_HISTORIES=$(SNOWMELT_HISTORIES)"; \
-	   SNOWMELT_LONG=1 SNOWMELT_KILLS=$(SNOWMELT_KILLS) SNOWMELT_SINK_KILLS=$(SNOWMELT_SINK_KILLS) SNOWMELT_HISTORIES=$(SNOWMELT_HISTORIES) \
+	   echo "# SNOWMELT_KILLS=$(SNOWMELT_KILLS) SNOWMELT_SINK_KILLS=$(SNOWMELT_SINK_KILLS) SNOWMELT_HISTORIES=$(SNOWMELT_HISTORIES) SNOWMELT_CHAOS_SEEDS=$(SNOWMELT_CHAOS_SEEDS)"; \
+	   SNOWMELT_LONG=1 SNOWMELT_KILLS=$(SNOWMELT_KILLS) SNOWMELT_SINK_KILLS=$(SNOWMELT_SINK_KILLS) SNOWMELT_HISTORIES=$(SNOWMELT_HISTORIES) SNOWMELT_CHAOS_SEEDS=$(SNOWMELT_CHAOS_SEEDS) \
 	   go test -count=1 -timeout 6h -tags long -v ./itest/... ./core/... 2>&1; } | tee $(LONG_LOG)
 	@echo "kept in $(LONG_LOG)"

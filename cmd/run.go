@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"snowmelt/config"
+	"snowmelt/core/failure"
 	"snowmelt/supervisor"
 	"snowmelt/supervisor/admin"
 )
@@ -85,7 +86,11 @@ func run(cfg config.Config, log *slog.Logger, signals <-chan os.Signal) error {
 		log.Error("the stop was not in order; nothing is lost, what was not committed is read again", "error", err)
 	}
 	if failed != nil {
-		return &exitError{exitFailed, failed}
+		code := exitFailed
+		if e, ok := errors.AsType[*failure.Error](failed); ok && e.Input {
+			code = exitInput
+		}
+		return &exitError{code, failed}
 	}
 	log.Info("snowmelt has stopped", "at", time.Now().UTC().Format(time.RFC3339))
 	return nil

@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"snowmelt/actors/reporter"
 	"snowmelt/actors/sink"
 	"snowmelt/config"
+	"snowmelt/core/failure"
 	"snowmelt/core/kafka"
 )
 
@@ -70,6 +72,31 @@ func (e *Engine) addSink(s config.Sink) error {
 	return nil
 }
 
+// sinkTopics makes sure that a sink's input and report topics are there: none of
+// them is made by the engine. A missing input is fatal (exit code 4).
+func sinkTopics(ctx context.Context, cluster *kafka.Cluster, s config.Sink) error {
+	for _, topic := range s.Topics {
+		if _, err := cluster.EnsureTopic(ctx, kafka.TopicSpec{Name: topic}, false); err != nil {
+			if e, ok := errors.AsType[*failure.Error](err); ok && e.Class != failure.Transient {
+				e.Input, e.Hint = true, "create the input topic, or correct topics"
+			}
+			return err
+		}
+	}
+	for _, topic := range []string{s.SuccessTopic, s.ErrorTopic} {
+		if topic == "" {
+			continue
+		}
+		if _, err := cluster.EnsureTopic(ctx, kafka.TopicSpec{Name: topic}, false); err != nil {
+			if e, ok := errors.AsType[*failure.Error](err); ok && e.Class == failure.TopicRefused {
+				e.Hint = "create the report topic: the engine does not"
+			}
+			return err
+		}
+	}
+	return nil
+}
+
 // joinTime bounds the checks before a sink joins its group.
 const joinTime = time.Minute
 
@@ -78,13 +105,8 @@ const joinTime = time.Minute
 func join(s config.Sink, cluster *kafka.Cluster, self msg.Ref[msg.Sink], gone <-chan struct{}) (*kafka.Consumer, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), joinTime)
 	defer cancel()
-	for _, topic := range append([]string{s.SuccessTopic, s.ErrorTopic}, s.Topics...) {
-		if topic == "" {
-			continue
-		}
-		if _, err := cluster.EnsureTopic(ctx, kafka.TopicSpec{Name: topic}, false); err != nil {
-			return nil, err
-		}
+	if err := sinkTopics(ctx, cluster, s); err != nil {
+		return nil, err
 	}
 	if s.DeadLetterTopic != "" {
 		spec := kafka.TopicSpec{Name: s.DeadLetterTopic, Partitions: 1, Replication: s.DeadLetterReplication}

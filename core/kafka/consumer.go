@@ -167,11 +167,14 @@ func (c *Consumer) Poll(ctx context.Context, limit int) ([]record.Consumed, erro
 		switch e := classify("consuming "+Partition{topic, p}.String(), err, resource{topic: topic, need: "Read, Describe"}); {
 		case errors.Is(err, kerr.OffsetOutOfRange):
 			failed = &failure.Error{
-				Class: failure.TopicRefused, Op: "consuming " + Partition{topic, p}.String(), Err: err,
+				Class: failure.TopicRefused, Input: true, Op: "consuming " + Partition{topic, p}.String(), Err: err,
 				Detail: "the committed offset of group " + c.cfg.Group + " is no longer in the log: records were deleted before they were written",
 				Hint:   "decide where to go on, and set the group's offset with Kafka's consumer-groups tool",
 			}
 		case failure.ClassOf(e) != failure.Transient:
+			if f, ok := errors.AsType[*failure.Error](e); ok {
+				f.Input = true
+			}
 			failed = e
 		}
 	})
