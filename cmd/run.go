@@ -14,7 +14,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"snowmelt/config"
-	"snowmelt/core/failure"
 	"snowmelt/supervisor"
 	"snowmelt/supervisor/admin"
 )
@@ -87,7 +86,7 @@ func run(cfg config.Config, log *slog.Logger, signals <-chan os.Signal) error {
 	}
 	if failed != nil {
 		code := exitFailed
-		if e, ok := errors.AsType[*failure.Error](failed); ok && e.Input {
+		if supervisor.IsInputFailure(failed) {
 			code = exitInput
 		}
 		return &exitError{code, failed}

@@ -217,7 +217,7 @@ func (b *board) status(version string) Status {
 	}
 	for _, host := range slices.Sorted(maps.Keys(b.instances)) {
 		f := b.instances[host]
-		i := InstanceStatus{Host: host, Permits: f.Permits, InFlight: f.InFlight, Waiting: f.Waiting, Breaker: "closed"}
+		i := InstanceStatus{Host: host, Permits: f.Permits, InFlight: f.InFlight, Waiting: f.Waiting, Breaker: "none"}
 		if f.PausedUntil.After(now) {
 			i.PausedUntil = &f.PausedUntil
 		}

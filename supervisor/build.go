@@ -87,7 +87,7 @@ func (e *Engine) client(i config.Instance) (*servicenow.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	key := c.Host() + "\x00" + i.Username
+	key := fmt.Sprintf("%+v", i) // pipelines with the same settings share connections
 	if known := e.clients[key]; known != nil {
 		return known, nil
 	}
@@ -98,9 +98,9 @@ func (e *Engine) client(i config.Instance) (*servicenow.Client, error) {
 		}
 	}
 	e.board.addInstance(c.Host(), i.MaxConcurrent)
+	set := limit.Settings{Max: i.MaxConcurrent, Adaptive: i.Adaptive, PerHour: i.MaxPerHour}
 	e.rootCfg.instances = append(e.rootCfg.instances, instance{c.Host(), limiter.Config{
-		Host: c.Host(), Observer: e.board,
-		Settings: limit.Settings{Max: i.MaxConcurrent, Adaptive: i.Adaptive, PerHour: i.MaxPerHour},
+		Host: c.Host(), Observer: e.board, Settings: set, Kept: limiter.NewKept(set),
 	}})
 	return c, nil
 }

@@ -114,7 +114,7 @@ func join(s config.Sink, cluster *kafka.Cluster, self msg.Ref[msg.Sink], gone <-
 			return nil, err
 		}
 	}
-	return kafka.NewConsumer(kafka.ConsumerConfig{
+	c, err := kafka.NewConsumer(kafka.ConsumerConfig{
 		Cluster: cluster, Group: s.Group, Topics: s.Topics, Reset: s.OffsetReset, ReadCommitted: s.ReadCommitted,
 		InstanceID: s.InstanceID, SessionTimeout: s.SessionTimeout, RebalanceTimeout: s.RebalanceTimeout,
 		Fetched: func(c map[kafka.Partition]kafka.Commit) { self.Tell(&msg.Fetched{Commits: c}) },
@@ -124,9 +124,18 @@ func join(s config.Sink, cluster *kafka.Cluster, self msg.Ref[msg.Sink], gone <-
 			select {
 			case <-done:
 			case <-gone:
-			case <-ctx.Done():
+			case <-ctx.Done(): // somebody else gets the partitions now, whatever their lanes still wait for
+				self.Tell(&msg.Lost{Parts: parts})
 			}
 		},
 		Lost: func(parts []kafka.Partition) { self.Tell(&msg.Lost{Parts: parts}) },
 	})
+	select {
+	case <-gone: // nobody is left who would close it
+		if c != nil {
+			c.Close()
+		}
+	default:
+	}
+	return c, err
 }

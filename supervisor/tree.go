@@ -45,7 +45,7 @@ var Tree = Node{
 	Children: []Node{
 		{
 			Name: "instance/<host>", Package: "actors/limiter", Inbox: "msg.Limiter",
-			Does: "permits, pauses after 429: shared by all pipelines on that host", Budget: "none: it holds nothing that a restart loses",
+			Does: "permits, pauses after 429: shared by all pipelines on that host", Budget: "none: a restart goes on with its queue and its permits",
 		},
 		{
 			Name: "source/<pipeline>", Package: "actors/source", Inbox: "msg.Source",

@@ -67,8 +67,9 @@ type child struct {
 	commit    kafka.Commit // where the lane stands
 	mark      corelane.Mark
 	committed kafka.Commit // what is durable
-	finished  int64
+	pending   int64        // records that it has not finished, delivered ones included
 	paused    bool
+	down      bool // panicked, and not restarted yet: it sees no message
 	ending    bool
 	ended     bool
 }
@@ -93,7 +94,9 @@ type sinkActor struct {
 	stopTick   func()
 	starts     int // failed attempts to start, in a row
 	tokens     uint64
+	joining    bool
 	draining   bool
+	abandon    bool // reports can no longer be made durable: lanes end without them
 	leaving    bool
 	failing    error
 	gone       chan struct{}
@@ -129,6 +132,8 @@ func (s *sinkActor) Receive(ctx actor.Context) {
 		for _, p := range m.Parts {
 			s.drop(ctx, p)
 		}
+		s.settleRevoked()
+		s.leaveIfDone()
 	case *msg.LaneMoved:
 		s.moved(m)
 	case *msg.LaneEnded:
@@ -209,6 +214,7 @@ func (s *sinkActor) fieldsRead(ctx actor.Context, m *msg.FieldsRead) {
 }
 
 func (s *sinkActor) join() {
+	s.joining = true
 	join, self, gone := s.cfg.Join, s.self, s.gone
 	kit.Run[msg.Sink](s.starter, s.self, 0, func(context.Context) msg.Sink {
 		c, err := join(self, gone)
@@ -217,6 +223,11 @@ func (s *sinkActor) join() {
 }
 
 func (s *sinkActor) joined(ctx actor.Context, m *msg.Joined) {
+	s.joining = false
+	if m.Err != nil && s.draining {
+		s.left(ctx)
+		return
+	}
 	if m.Err != nil {
 		s.startFailed(ctx, m.Err)
 		return
@@ -226,6 +237,7 @@ func (s *sinkActor) joined(ctx actor.Context, m *msg.Joined) {
 		s.leave()
 		return
 	}
+	s.cfg.Observer.PipelineState(s.cfg.Pipeline, msg.Running, nil)
 	s.poll()
 }
 
@@ -237,6 +249,9 @@ func (s *sinkActor) startFailed(ctx actor.Context, err error) {
 	}
 	s.starts++
 	wait := s.cfg.Backoff.Backoff(s.starts, s.cfg.Jitter())
+	if e, ok := errors.AsType[*failure.Error](err); ok {
+		wait = max(wait, e.RetryAfter) // what a 429 asks for is kept
+	}
 	s.cfg.Log.Warn("the sink cannot start yet", "pipeline", s.cfg.Pipeline, "wait", wait.Round(time.Millisecond), "error", err.Error())
 	s.cfg.Observer.PipelineState(s.cfg.Pipeline, msg.Retrying, err)
 	s.tokens++
@@ -260,9 +275,9 @@ func (s *sinkActor) poll() {
 func (s *sinkActor) polled(ctx actor.Context, m *msg.Polled) {
 	if m.Err != nil {
 		s.fail(ctx, m.Err)
-		return
 	}
 	if s.draining || s.leaving {
+		s.consumer.Allow()
 		return
 	}
 	byPart := map[kafka.Partition][]record.Consumed{}
@@ -272,27 +287,34 @@ func (s *sinkActor) polled(ctx actor.Context, m *msg.Polled) {
 	}
 	for p, records := range byPart {
 		c := s.lane(ctx, p, records[0].Offset)
+		if s.draining {
+			break
+		}
 		if c == nil || c.ending {
 			continue
 		}
 		c.kept.Deliver(records, s.fields)
 		c.ref.Tell(&msg.Deliver{})
-		s.pause(c, c.finished+int64(len(records)))
+		c.pending += int64(len(records))
+		s.pause(c)
 	}
 	if s.cfg.Fields != nil && time.Since(s.read) > s.cfg.FieldsEvery {
 		s.read = time.Now()
 		s.readFields()
 	}
-	s.poll()
+	s.consumer.Allow()
+	if !s.draining {
+		s.poll()
+	}
 }
 
 // pause stops a partition with too many unfinished records, and lets it go on at half of that.
-func (s *sinkActor) pause(c *child, pending int64) {
+func (s *sinkActor) pause(c *child) {
 	switch {
-	case pending >= int64(s.cfg.MaxPending) && !c.paused:
+	case c.pending >= int64(s.cfg.MaxPending) && !c.paused:
 		c.paused = true
 		s.consumer.Pause(c.part)
-	case pending <= int64(s.cfg.MaxPending/2) && c.paused:
+	case c.pending <= int64(s.cfg.MaxPending/2) && c.paused:
 		c.paused = false
 		s.consumer.Resume(c.part)
 	}
