@@ -28,16 +28,17 @@ func StartProcess(dir, name, binary string, args ...string) (*Process, error) {
 			p.cmd.Env = append(p.cmd.Env, pair)
 		}
 	}
-	var files [2]*os.File
-	for i, kind := range []string{"out", "err"} {
-		f, err := os.Create(p.file(kind))
-		if err != nil {
-			return nil, fmt.Errorf("starting %s: %w", name, err)
-		}
-		defer func() { _ = f.Close() }() // the child has its own
-		files[i] = f
+	out, err := os.Create(p.file("out"))
+	if err != nil {
+		return nil, fmt.Errorf("starting %s: %w", name, err)
 	}
-	p.cmd.Stdout, p.cmd.Stderr = files[0], files[1]
+	defer func() { _ = out.Close() }() // the child has its own
+	log, err := os.Create(p.file("err"))
+	if err != nil {
+		return nil, fmt.Errorf("starting %s: %w", name, err)
+	}
+	defer func() { _ = log.Close() }()
+	p.cmd.Stdout, p.cmd.Stderr = out, log
 	if err := p.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("starting %s: %w", name, err)
 	}
