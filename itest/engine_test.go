@@ -64,8 +64,8 @@ func TestHiddenRows(t *testing.T) {
 		if tally := must[harness.Tally](t)(w.tally("incident", topic, func(id string) bool { return hidden[id] })); !tally.OK() || tally.Records != 5000-len(hidden) {
 			t.Errorf("%+v, %d hidden", tally, len(hidden))
 		}
-		if requests > 20 {
-			t.Errorf("an idle table cost %d requests in 20 polls", requests)
+		if requests > 21 { // both ends of the window may hold one
+			t.Errorf("an idle table cost %d requests in 20 poll intervals", requests)
 		}
 	})
 }

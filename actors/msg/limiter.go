@@ -40,4 +40,7 @@ func (*Release) limiter() {}
 func (*Wake) limiter()    {}
 
 // Granted gives a permit to whoever asked with Token.
-type Granted struct{ Token uint64 }
+type Granted struct {
+	quiet
+	Token uint64
+}

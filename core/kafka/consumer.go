@@ -194,9 +194,10 @@ func (c *Consumer) Poll(ctx context.Context, limit int) ([]record.Consumed, erro
 // Pause stops fetching a partition; what was fetched already may still be polled.
 func (c *Consumer) Pause(p Partition) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.paused[p] {
-		c.paused[p] = true
+	was := c.paused[p]
+	c.paused[p] = true
+	c.mu.Unlock()
+	if !was {
 		c.client.PauseFetchPartitions(map[string][]int32{p.Topic: {p.Number}})
 	}
 }
@@ -204,9 +205,10 @@ func (c *Consumer) Pause(p Partition) {
 // Resume fetches a paused partition again.
 func (c *Consumer) Resume(p Partition) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.paused[p] {
-		delete(c.paused, p)
+	was := c.paused[p]
+	delete(c.paused, p)
+	c.mu.Unlock()
+	if was {
 		c.client.ResumeFetchPartitions(map[string][]int32{p.Topic: {p.Number}})
 	}
 }
