@@ -46,8 +46,12 @@ func (b *Broker) Produce(ctx context.Context, file string) error {
 			continue
 		}
 		var l line
-		if err := json.Unmarshal(scan.Bytes(), &l); err != nil || l.Topic == "" {
-			return fmt.Errorf("reading line %d of %s: want {\"topic\",\"key\",\"value\",\"headers\"} (%w)", n, file, err)
+		err := json.Unmarshal(scan.Bytes(), &l)
+		if err == nil && l.Topic == "" {
+			err = errors.New("no topic")
+		}
+		if err != nil {
+			return fmt.Errorf("reading line %d of %s: want {\"topic\",\"key\",\"value\",\"headers\"}: %w", n, file, err)
 		}
 		if !made[l.Topic] {
 			if _, err := admin.CreateTopic(ctx, -1, -1, nil, l.Topic); err != nil && !errors.Is(err, kerr.TopicAlreadyExists) {
