@@ -23,8 +23,10 @@ func TestRebalance(t *testing.T) {
 	w.inst.AddFault(fakesnow.Fault{Kind: fakesnow.FaultLatency, Table: "incident", Params: fakesnow.FaultParams{MinMS: 10, MaxMS: 150}})
 	var records []*kgo.Record
 	for i := range creates {
-		records = append(records, &kgo.Record{Topic: updates, Key: fmt.Appendf(nil, "%d", i), Value: fmt.Appendf(nil, `{"correlation_id":"create-%d"}`, i),
-			Headers: []kgo.RecordHeader{{Key: "snow.operation", Value: []byte("CREATE")}}})
+		records = append(records, &kgo.Record{
+			Topic: updates, Key: fmt.Appendf(nil, "%d", i), Value: fmt.Appendf(nil, `{"correlation_id":"create-%d"}`, i),
+			Headers: []kgo.RecordHeader{{Key: "snow.operation", Value: []byte("CREATE")}},
+		})
 	}
 	if err := w.client.ProduceSync(w.ctx(), records...).FirstErr(); err != nil {
 		t.Fatal(err)

@@ -32,7 +32,7 @@ func (b *Broker) Produce(ctx context.Context, file string) error {
 	if err != nil {
 		return fmt.Errorf("opening the records: %w", err)
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	c, err := kgo.NewClient(kgo.SeedBrokers(b.Addr()))
 	if err != nil {
 		return fmt.Errorf("reaching the embedded broker: %w", err)
@@ -46,8 +46,12 @@ func (b *Broker) Produce(ctx context.Context, file string) error {
 			continue
 		}
 		var l line
-		if err := json.Unmarshal(scan.Bytes(), &l); err != nil || l.Topic == "" {
-			return fmt.Errorf("reading line %d of %s: want {\"topic\",\"key\",\"value\",\"headers\"} (%v)", n, file, err)
+		err := json.Unmarshal(scan.Bytes(), &l)
+		if err == nil && l.Topic == "" {
+			err = errors.New("no topic")
+		}
+		if err != nil {
+			return fmt.Errorf("reading line %d of %s: want {\"topic\",\"key\",\"value\",\"headers\"}: %w", n, file, err)
 		}
 		if !made[l.Topic] {
 			if _, err := admin.CreateTopic(ctx, -1, -1, nil, l.Topic); err != nil && !errors.Is(err, kerr.TopicAlreadyExists) {
