@@ -15,6 +15,7 @@ import (
 	"snowmelt/config"
 	"snowmelt/core/failure"
 	"snowmelt/core/kafka"
+	corelane "snowmelt/core/lane"
 )
 
 // fieldsEvery is how long a table's dictionary is believed.
@@ -43,21 +44,26 @@ func (e *Engine) addSink(s config.Sink) error {
 		Join: func(self msg.Ref[msg.Sink], gone <-chan struct{}) (*kafka.Consumer, error) {
 			return join(s, cluster, self, gone)
 		},
-		Lane:     func(c lane.Config) *actor.Props { return lane.Props(c, e.rootCfg.opts...) },
-		Reporter: func(c reporter.Config) *actor.Props { return reporter.Props(c, e.rootCfg.opts...) },
-		ReporterConfig: reporter.Config{
-			Pipeline: s.Name, SuccessTopic: s.SuccessTopic, ErrorTopic: s.ErrorTopic, DeadLetterTopic: s.DeadLetterTopic,
-			ContextHeaders: s.ContextHeaders, Body: s.ReportBody, Produce: cluster.Produce, Backoff: s.Instance.Retry,
-			Observer: e.board, Group: &e.group, Log: e.log, Jitter: e.opts.jitter,
+		Reporter: func(self msg.Ref[msg.Sink]) *actor.Props {
+			return reporter.Props(reporter.Config{
+				Pipeline: s.Name, SuccessTopic: s.SuccessTopic, ErrorTopic: s.ErrorTopic, DeadLetterTopic: s.DeadLetterTopic,
+				ContextHeaders: s.ContextHeaders, Body: s.ReportBody, Produce: cluster.Produce, Backoff: s.Instance.Retry, Parent: self,
+				Observer: e.board, Group: &e.group, Log: e.log, Jitter: e.opts.jitter, Kept: &reporter.Kept{},
+			}, e.rootCfg.opts...)
 		},
-		LaneConfig: lane.Config{
-			Pipeline: s.Name, Mapping: s.Mapping, Retry: s.Instance.Retry, PoolMax: s.MaxInFlight, Instance: client,
-			Observer: e.board, Group: &e.group, Log: e.log, Jitter: e.opts.jitter, Planted: e.opts.planted,
-			Policy: lane.Policy{
-				CreateAmbiguous: s.CreateAmbiguous, Statuses: s.Statuses, NotFound: s.NotFound, OnErrors: s.OnErrors,
-				Redelivered: s.Redelivered, Settle: s.Settle, HasPath: s.ErrorTopic != "" || s.DeadLetterTopic != "",
-			},
+	}
+	lanes := lane.Config{
+		Pipeline: s.Name, Mapping: s.Mapping, Retry: s.Instance.Retry, PoolMax: s.MaxInFlight, Instance: client,
+		Observer: e.board, Group: &e.group, Log: e.log, Jitter: e.opts.jitter, Planted: e.opts.planted,
+		Policy: lane.Policy{
+			CreateAmbiguous: s.CreateAmbiguous, Statuses: s.Statuses, NotFound: s.NotFound, OnErrors: s.OnErrors,
+			Redelivered: s.Redelivered, Settle: s.Settle, HasPath: s.ErrorTopic != "" || s.DeadLetterTopic != "",
 		},
+	}
+	cfg.Lane = func(part kafka.Partition, core *corelane.Lane, self msg.Ref[msg.Sink], reports msg.Ref[msg.Reporter]) (*actor.Props, sink.LaneState) {
+		c := lanes
+		c.Part, c.Kept, c.Parent, c.Reporter = part, lane.NewKept(core), self, reports
+		return lane.Props(c, e.rootCfg.opts...), c.Kept
 	}
 	if s.Mapping.Unknown != "passthrough" {
 		cfg.Fields = func(ctx context.Context) (map[string]bool, error) { return client.TableFields(ctx, s.Mapping.Table) }
@@ -65,7 +71,7 @@ func (e *Engine) addSink(s config.Sink) error {
 	e.rootCfg.pipelines = append(e.rootCfg.pipelines, pipeline{
 		kind: "sink", name: s.Name, host: client.Host(), drain: &msg.DrainSink{},
 		props: func(l msg.Ref[msg.Limiter]) *actor.Props {
-			cfg.LaneConfig.Limiter = l
+			lanes.Limiter = l
 			return sink.Props(cfg, e.rootCfg.opts...)
 		},
 	})

@@ -13,9 +13,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"snowmelt/actors/kit"
-	"snowmelt/actors/lane"
 	"snowmelt/actors/msg"
-	"snowmelt/actors/reporter"
 	"snowmelt/core/failure"
 	"snowmelt/core/kafka"
 	corelane "snowmelt/core/lane"
@@ -31,12 +29,9 @@ type Config struct {
 	// Join makes the consumer, which tells self what the group decides.
 	// gone is closed when the actor has stopped and answers no more.
 	Join func(self msg.Ref[msg.Sink], gone <-chan struct{}) (*kafka.Consumer, error)
-	// Lane and Reporter make the children.
-	Lane     func(lane.Config) *actor.Props
-	Reporter func(reporter.Config) *actor.Props
-	// LaneConfig and ReporterConfig are completed here.
-	LaneConfig     lane.Config
-	ReporterConfig reporter.Config
+	// Lane and Reporter make the children; a lane's state is what outlives its restarts.
+	Lane     func(part kafka.Partition, core *corelane.Lane, self msg.Ref[msg.Sink], reporter msg.Ref[msg.Reporter]) (*actor.Props, LaneState)
+	Reporter func(self msg.Ref[msg.Sink]) *actor.Props
 	// MaxPending pauses a partition with that many unfinished records.
 	MaxPending     int
 	CommitInterval time.Duration
@@ -53,12 +48,20 @@ type Config struct {
 	Jitter func() float64
 }
 
+// LaneState is where records wait for their lane.
+type LaneState interface {
+	// Deliver puts records there, in the order of the partition, with the table's columns.
+	Deliver(records []record.Consumed, fields map[string]bool)
+	// Undelivered counts those that the lane has not looked at yet.
+	Undelivered() int64
+}
+
 // child is the supervision state of a lane or of the reporter.
 type child struct {
 	part    kafka.Partition
 	pid     *actor.PID
 	ref     kit.Ref[msg.Lane]
-	kept    *lane.Kept
+	kept    LaneState
 	retries int
 	bugs    []time.Time
 	token   uint64
@@ -160,9 +163,7 @@ func (s *sinkActor) start(ctx actor.Context) {
 	s.self = kit.Self[msg.Sink](ctx)
 	s.poller, s.starter, s.writer = kit.NewWorker(s.cfg.Group), kit.NewWorker(s.cfg.Group), kit.NewWorker(s.cfg.Group)
 	s.cfg.Observer.PipelineState(s.cfg.Pipeline, msg.Running, nil)
-	rc := s.cfg.ReporterConfig
-	rc.Parent, rc.Kept = s.self, &reporter.Kept{}
-	pid, err := ctx.SpawnNamed(s.cfg.Reporter(rc), "reporter")
+	pid, err := ctx.SpawnNamed(s.cfg.Reporter(s.self), "reporter")
 	if err != nil {
 		panic(fmt.Errorf("spawning the reporter: %w", err))
 	}
@@ -335,13 +336,12 @@ func (s *sinkActor) lane(ctx actor.Context, p kafka.Partition, first int64) *chi
 			return nil
 		}
 	}
-	c := &child{part: p, kept: lane.NewKept(corelane.New(at, mark)), commit: kafka.Commit{Offset: at}, mark: mark, committed: kafka.Commit{Offset: at}}
-	cfg := s.cfg.LaneConfig
-	cfg.Part, cfg.Kept, cfg.Parent, cfg.Reporter = p, c.kept, s.self, s.reporterIn
-	pid, err := ctx.SpawnNamed(s.cfg.Lane(cfg), "lane/"+p.String())
+	props, kept := s.cfg.Lane(p, corelane.New(at, mark), s.self, s.reporterIn)
+	c := &child{part: p, kept: kept, commit: kafka.Commit{Offset: at}, mark: mark, committed: kafka.Commit{Offset: at}}
+	pid, err := ctx.SpawnNamed(props, "lane/"+p.String())
 	if errors.Is(err, actor.ErrNameExists) { // the partition comes back while its last lane is still stopping
 		s.tokens++
-		pid, err = ctx.SpawnNamed(s.cfg.Lane(cfg), fmt.Sprintf("lane/%s#%d", p, s.tokens))
+		pid, err = ctx.SpawnNamed(props, fmt.Sprintf("lane/%s#%d", p, s.tokens))
 	}
 	if err != nil {
 		s.fail(ctx, fmt.Errorf("spawning the lane of %s: %w", p, err))

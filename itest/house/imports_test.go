@@ -49,9 +49,7 @@ var rooms = map[string]room{
 	"actors/kit":     {[]string{"actors/msg", "core/..."}, []string{proto}},
 	"actors/limiter": shell, "actors/poller": shell, "actors/source": shell,
 	"actors/lane": shell, "actors/reporter": shell,
-	// The one exception to "no other actor's package": a sink fills in what its children need and keeps what
-	// outlives their restarts, so it knows their Config and Kept. What makes them is passed in.
-	"actors/sink": {append([]string{"actors/lane", "actors/reporter"}, shell.inside...), shell.outside},
+	"actors/sink": shell,
 
 	"supervisor":       {[]string{"actors/...", "core/...", "config"}, []string{proto, franz, victoria}},
 	"supervisor/admin": {[]string{"supervisor"}, []string{victoria}},
