@@ -3,7 +3,6 @@ package supervisor
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -27,19 +26,14 @@ func (e *Engine) addSink(s config.Sink) error {
 	if err != nil {
 		return err
 	}
-	kopts, err := kafka.Options(s.Kafka)
+	cluster, err := e.cluster(s.Kafka)
 	if err != nil {
-		return fmt.Errorf("reading the kafka settings: %w", err)
+		return err
 	}
-	cluster, err := kafka.Connect(kopts, e.opts.kafka...)
-	if err != nil {
-		return fmt.Errorf("preparing the Kafka client: %w", err)
-	}
-	e.clusters = append(e.clusters, cluster)
 	e.board.addSink(s.Name)
 	cfg := sink.Config{
 		Pipeline: s.Name, FieldsEvery: fieldsEvery, MaxPending: s.MaxPending, CommitInterval: s.CommitInterval,
-		Decide: decideSink, Backoff: s.Instance.Retry, Budget: restartBudget, Window: restartWindow(), Observer: e.board,
+		Decide: decideSink, Backoff: s.Instance.Retry, Budget: restarts(), Observer: e.board,
 		Group: &e.group, Log: e.log, Jitter: e.opts.jitter,
 		Join: func(self msg.Ref[msg.Sink], gone <-chan struct{}) (*kafka.Consumer, error) {
 			return join(s, cluster, self, gone)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"snowmelt/actors/kit"
 	"snowmelt/actors/msg"
 	"snowmelt/core/failure"
 )
@@ -26,13 +27,15 @@ type Node struct {
 	Children []Node
 }
 
-// restartBudget and restartWindow bound the restarts of an actor after bugs.
+// restartBudget and restartMinutes bound the restarts of an actor after bugs.
 const (
 	restartBudget  = 5
 	restartMinutes = 10
 )
 
-func restartWindow() time.Duration { return restartMinutes * time.Minute }
+func restarts() kit.Budget {
+	return kit.Budget{Restarts: restartBudget, Window: restartMinutes * time.Minute}
+}
 
 var budget = fmt.Sprintf("%d restarts after bugs in %d minutes, then the task fails", restartBudget, restartMinutes)
 

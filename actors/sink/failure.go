@@ -47,9 +47,9 @@ func (s *sinkActor) laneFailed(ctx actor.Context, m *msg.LaneFailed) {
 func (s *sinkActor) apply(ctx actor.Context, c *child, err error) {
 	stopTimer(c)
 	directive := s.cfg.Decide(err)
-	if directive == msg.Restart && !s.spend(c) {
+	if directive == msg.Restart && !c.budget.Spend(time.Now()) {
 		directive = msg.FailTask
-		err = fmt.Errorf("%s was restarted %d times within %v: %w", c.pid.GetId(), s.cfg.Budget, s.cfg.Window, err)
+		err = fmt.Errorf("%s was restarted %d times within %v: %w", c.pid.GetId(), s.cfg.Budget.Restarts, s.cfg.Budget.Window, err)
 	}
 	if directive == msg.FailTask || directive == msg.FailChild {
 		if c == s.reporter {
@@ -76,23 +76,6 @@ func (s *sinkActor) apply(ctx actor.Context, c *child, err error) {
 	s.tokens++
 	c.token = s.tokens
 	c.stop = kit.Timer[msg.Sink](s.self, wait, &msg.RetryChild{Part: c.part, Token: c.token})
-}
-
-// spend takes one restart out of the budget; false when it is used up.
-func (s *sinkActor) spend(c *child) bool {
-	now := time.Now()
-	kept := c.bugs[:0]
-	for _, t := range c.bugs {
-		if now.Sub(t) < s.cfg.Window {
-			kept = append(kept, t)
-		}
-	}
-	c.bugs = kept
-	if len(c.bugs) >= s.cfg.Budget {
-		return false
-	}
-	c.bugs = append(c.bugs, now)
-	return true
 }
 
 // retry restarts a child, if it still is one, or tries the start again.

@@ -38,9 +38,8 @@ type Config struct {
 	// Decide is the policy: what a failure does.
 	Decide  func(error) msg.Directive
 	Backoff failure.Retry
-	// Budget is the number of restarts after bugs within Window before the task fails.
-	Budget   int
-	Window   time.Duration
+	// Budget bounds the restarts of a child after bugs before the task fails.
+	Budget   kit.Budget
 	Observer msg.Observer
 	Group    *kit.Group
 	Log      *slog.Logger
@@ -63,7 +62,7 @@ type child struct {
 	ref     kit.Ref[msg.Lane]
 	kept    LaneState
 	retries int
-	bugs    []time.Time
+	budget  kit.Budget
 	token   uint64
 	stop    func()
 
@@ -167,7 +166,7 @@ func (s *sinkActor) start(ctx actor.Context) {
 	if err != nil {
 		panic(fmt.Errorf("spawning the reporter: %w", err))
 	}
-	s.reporter = &child{pid: pid}
+	s.reporter = &child{pid: pid, budget: s.cfg.Budget}
 	s.reporterIn = kit.NewRef[msg.Reporter](ctx.ActorSystem(), pid)
 	s.tick()
 	s.readFields()
@@ -337,7 +336,7 @@ func (s *sinkActor) lane(ctx actor.Context, p kafka.Partition, first int64) *chi
 		}
 	}
 	props, kept := s.cfg.Lane(p, corelane.New(at, mark), s.self, s.reporterIn)
-	c := &child{part: p, kept: kept, commit: kafka.Commit{Offset: at}, mark: mark, committed: kafka.Commit{Offset: at}}
+	c := &child{part: p, kept: kept, budget: s.cfg.Budget, commit: kafka.Commit{Offset: at}, mark: mark, committed: kafka.Commit{Offset: at}}
 	pid, err := ctx.SpawnNamed(props, "lane/"+p.String())
 	if errors.Is(err, actor.ErrNameExists) { // the partition comes back while its last lane is still stopping
 		s.tokens++
