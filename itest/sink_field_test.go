@@ -114,3 +114,24 @@ func TestInputIsReadCommitted(t *testing.T) {
 		}
 	})
 }
+
+// TestThrottledStart: a 429 at the dictionary pauses the whole instance for as
+// long as it asks; the sink starts by itself afterwards (R10).
+func TestThrottledStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.topics(1, input)
+		w.inst.AddFault(fakesnow.Fault{Kind: fakesnow.FaultStatus, Times: 1, Params: fakesnow.FaultParams{Status: 429, RetryAfter: "1742"}})
+		p := w.runSink(t, w.sink("incident", input))
+		w.produce(&kgo.Record{Topic: input, Value: []byte(`{"short_description":"a"}`)})
+		time.Sleep(28 * time.Minute)
+		if n := len(w.inst.Journal()); n != 1 {
+			t.Errorf("%d requests within the pause", n)
+		}
+		time.Sleep(5 * time.Minute)
+		stopped(t, p)
+		if n := w.inst.Count("incident"); n != 1 {
+			t.Errorf("%d rows after the pause", n)
+		}
+	})
+}

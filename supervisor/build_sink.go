@@ -65,7 +65,7 @@ func (e *Engine) addSink(s config.Sink) error {
 	e.rootCfg.pipelines = append(e.rootCfg.pipelines, pipeline{
 		kind: "sink", name: s.Name, host: client.Host(), drain: &msg.DrainSink{},
 		props: func(l msg.Ref[msg.Limiter]) *actor.Props {
-			lanes.Limiter = l
+			lanes.Limiter, cfg.Limiter = l, l
 			return sink.Props(cfg, e.rootCfg.opts...)
 		},
 	})

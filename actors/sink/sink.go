@@ -17,6 +17,7 @@ import (
 	"snowmelt/core/failure"
 	"snowmelt/core/kafka"
 	corelane "snowmelt/core/lane"
+	"snowmelt/core/limit"
 	"snowmelt/core/record"
 )
 
@@ -26,6 +27,7 @@ type Config struct {
 	// Fields reads the table's dictionary, nil under policy passthrough; it is read again every FieldsEvery.
 	Fields      func(context.Context) (map[string]bool, error)
 	FieldsEvery time.Duration
+	Limiter     msg.Ref[msg.Limiter]
 	// Join makes the consumer, which tells self what the group decides.
 	// gone is closed when the actor has stopped and answers no more.
 	Join func(self msg.Ref[msg.Sink], gone <-chan struct{}) (*kafka.Consumer, error)
@@ -96,6 +98,8 @@ type sinkActor struct {
 	stopTick   func()
 	starts     int // failed attempts to start, in a row
 	tokens     uint64
+	id         string
+	permit     uint64 // token of the permit for the dictionary, 0 = none
 	joining    bool
 	draining   bool
 	abandon    bool // reports can no longer be made durable: lanes end without them
@@ -118,6 +122,8 @@ func (s *sinkActor) Receive(ctx actor.Context) {
 		s.start(ctx)
 	case *actor.Stopping, *actor.Restarting:
 		s.cleanUp()
+	case *msg.Granted:
+		s.granted(m)
 	case *msg.FieldsRead:
 		s.fieldsRead(ctx, m)
 	case *msg.Joined:
@@ -159,7 +165,7 @@ func (s *sinkActor) Receive(ctx actor.Context) {
 }
 
 func (s *sinkActor) start(ctx actor.Context) {
-	s.self = kit.Self[msg.Sink](ctx)
+	s.self, s.id = kit.Self[msg.Sink](ctx), ctx.Self().GetId()
 	s.poller, s.starter, s.writer = kit.NewWorker(s.cfg.Group), kit.NewWorker(s.cfg.Group), kit.NewWorker(s.cfg.Group)
 	s.cfg.Observer.PipelineState(s.cfg.Pipeline, msg.Running, nil)
 	pid, err := ctx.SpawnNamed(s.cfg.Reporter(s.self), "reporter")
@@ -187,6 +193,22 @@ func (s *sinkActor) readFields() {
 		s.join()
 		return
 	}
+	s.tokens++
+	s.permit = s.tokens
+	s.cfg.Limiter.Tell(&msg.Acquire{Client: s.id, Token: s.permit, Reply: grants{s.self}})
+}
+
+// grants narrows the inbox to what the limiter may tell.
+type grants struct{ kit.Ref[msg.Sink] }
+
+func (g grants) Tell(m *msg.Granted) { g.Ref.Tell(m) }
+
+// granted reads the dictionary under the instance's permit.
+func (s *sinkActor) granted(m *msg.Granted) {
+	if m.Token != s.permit || s.draining || s.leaving {
+		s.cfg.Limiter.Tell(&msg.Release{Client: s.id, Token: m.Token, Outcome: limit.Neutral})
+		return
+	}
 	fields := s.cfg.Fields
 	kit.Run[msg.Sink](s.starter, s.self, fieldsTime, func(ctx context.Context) msg.Sink {
 		f, err := fields(ctx)
@@ -196,6 +218,7 @@ func (s *sinkActor) readFields() {
 
 func (s *sinkActor) fieldsRead(ctx actor.Context, m *msg.FieldsRead) {
 	s.read = time.Now()
+	s.release(m.Err)
 	if s.draining || s.leaving {
 		return
 	}
@@ -211,6 +234,18 @@ func (s *sinkActor) fieldsRead(ctx actor.Context, m *msg.FieldsRead) {
 	if s.consumer == nil {
 		s.join()
 	}
+}
+
+// release gives the dictionary's permit back, with what its answer says about load.
+func (s *sinkActor) release(err error) {
+	r := &msg.Release{Client: s.id, Token: s.permit, Outcome: limit.Success}
+	s.permit = 0
+	if e, ok := errors.AsType[*failure.Error](err); ok {
+		if r.Outcome = limit.Neutral; e.Class == failure.RateLimited {
+			r.Outcome, r.RetryAfter = limit.Limited, e.RetryAfter
+		}
+	}
+	s.cfg.Limiter.Tell(r)
 }
 
 func (s *sinkActor) join() {
@@ -361,6 +396,9 @@ func (s *sinkActor) cleanUp() {
 	}
 	if s.reporter != nil {
 		stopTimer(s.reporter)
+	}
+	if s.permit != 0 {
+		s.release(nil)
 	}
 	if s.poller != nil {
 		s.poller.Cancel()
