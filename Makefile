@@ -8,7 +8,9 @@ BIN    := $(CURDIR)/bin
 VULNDB ?= ../shared/vulndb
 # Sizes of the long suites.
 SNOWMELT_KILLS     ?= 300
+SNOWMELT_SINK_KILLS ?= 300
 SNOWMELT_HISTORIES ?= 20000
+SNOWMELT_CHAOS_SEEDS ?= 50
 # Apache Kafka for the tests: the version is that of itest/kafka/pom.xml.
 KAFKA_VERSION := $(shell sed -n 's:.*<kafka.version>\(.*\)</kafka.version>.*:\1:p' itest/kafka/pom.xml)
 KAFKA := $(or $(SNOWMELT_KAFKA_CACHE),$(CURDIR)/.cache/kafka)/$(KAFKA_VERSION)
@@ -116,8 +118,8 @@ check: ## Everything that continuous integration checks after `make test`
 long: ## Run the long suites and keep their log under docs/runs/
 	@mkdir -p docs/runs
 	@{ echo "# $$(date -u +%FT%TZ) $$(git rev-parse HEAD) $$(go version), $$(nproc) cores"; \
-	   echo "# SNOWMELT_KILLS=$(SNOWMELT_KILLS) SNOWMELT_HISTORIES=$(SNOWMELT_HISTORIES)"; \
-	   SNOWMELT_LONG=1 SNOWMELT_KILLS=$(SNOWMELT_KILLS) SNOWMELT_HISTORIES=$(SNOWMELT_HISTORIES) \
+	   echo "# SNOWMELT_KILLS=$(SNOWMELT_KILLS) SNOWMELT_SINK_KILLS=$(SNOWMELT_SINK_KILLS) SNOWMELT_HISTORIES=$(SNOWMELT_HISTORIES) SNOWMELT_CHAOS_SEEDS=$(SNOWMELT_CHAOS_SEEDS)"; \
+	   SNOWMELT_LONG=1 SNOWMELT_KILLS=$(SNOWMELT_KILLS) SNOWMELT_SINK_KILLS=$(SNOWMELT_SINK_KILLS) SNOWMELT_HISTORIES=$(SNOWMELT_HISTORIES) SNOWMELT_CHAOS_SEEDS=$(SNOWMELT_CHAOS_SEEDS) \
 	   go test -count=1 -timeout 6h -tags long -v ./itest/... ./core/... 2>&1; \
 	   SNOWMELT_LONG=1 $(MAKE) --no-print-directory kafka-test KAFKA_KILLS=30 KAFKA_SINK_KILLS=20 KAFKA_FLAGS=-v 2>&1; } | tee $(LONG_LOG)
 	@echo "kept in $(LONG_LOG)"

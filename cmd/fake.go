@@ -2,6 +2,7 @@ package cmd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -18,10 +19,10 @@ import (
 
 // fakeFlags are those of `snowmelt fake`.
 type fakeFlags struct {
-	listen, broker, brokerDir, events, dictionary string
-	seed                                          int64
-	speed                                         float64
-	rows, users                                   []string
+	listen, broker, brokerDir, records, events, dictionary string
+	seed                                                   int64
+	speed                                                  float64
+	rows, users                                            []string
 }
 
 func fakeCommand(s streams) *cobra.Command {
@@ -38,6 +39,7 @@ func fakeCommand(s streams) *cobra.Command {
 	c.Flags().StringVar(&f.listen, "listen", "127.0.0.1:8080", "address to listen on; port 0 takes a free one")
 	c.Flags().StringVar(&f.broker, "broker", "", "also run an embedded Kafka-protocol broker on this address")
 	c.Flags().StringVar(&f.brokerDir, "broker-dir", "", "where the broker keeps its records; empty is a temporary folder")
+	c.Flags().StringVar(&f.records, "records", "", "produce the records of this file to the broker: JSON lines {\"topic\",\"key\",\"value\",\"headers\"}")
 	c.Flags().Int64Var(&f.seed, "seed", 1, "makes generated rows and faults repeatable")
 	c.Flags().StringArrayVar(&f.rows, "rows", nil, "generate rows, TABLE=N; may be repeated")
 	c.Flags().StringVar(&f.events, "events", "", "replay this log of incident updates (csv.gz)")
@@ -77,12 +79,20 @@ func (f *fakeFlags) run(ctx context.Context, s streams) error {
 			return &exitError{exitUsage, err}
 		}
 	}
+	if f.records != "" && f.broker == "" {
+		return &exitError{exitUsage, errors.New("--records needs --broker")}
+	}
 	if f.broker != "" {
 		b, err := demo.StartBroker(f.broker, f.brokerDir)
 		if err != nil {
 			return err
 		}
 		defer b.Close()
+		if f.records != "" {
+			if err := b.Produce(ctx, f.records); err != nil {
+				return err
+			}
+		}
 	}
 	server, err := inst.Listen(f.listen)
 	if err != nil {

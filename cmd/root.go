@@ -16,6 +16,7 @@ const (
 	exitOK      = 0
 	exitFailed  = 1
 	exitUsage   = 2
+	exitInput   = 4
 	exitSignal2 = 130
 )
 

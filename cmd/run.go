@@ -85,7 +85,11 @@ func run(cfg config.Config, log *slog.Logger, signals <-chan os.Signal) error {
 		log.Error("the stop was not in order; nothing is lost, what was not committed is read again", "error", err)
 	}
 	if failed != nil {
-		return &exitError{exitFailed, failed}
+		code := exitFailed
+		if supervisor.IsInputFailure(failed) {
+			code = exitInput
+		}
+		return &exitError{code, failed}
 	}
 	log.Info("snowmelt has stopped", "at", time.Now().UTC().Format(time.RFC3339))
 	return nil

@@ -212,10 +212,17 @@ func TestRecordErrorStopsTheTask(t *testing.T) {
 // that is possibly applied is reported (W1, W3, W10).
 func TestWritesUnderFaults(t *testing.T) {
 	for _, f := range []fakesnow.Fault{
-		{Kind: fakesnow.FaultStatus, Params: fakesnow.FaultParams{Status: 503}}, {Kind: fakesnow.FaultStatus, Params: fakesnow.FaultParams{Status: 429, RetryAfter: "30"}},
-		{Kind: fakesnow.FaultStatus, Params: fakesnow.FaultParams{Status: 500}}, {Kind: fakesnow.FaultStatus, Params: fakesnow.FaultParams{Status: 502, Applied: true}},
-		{Kind: fakesnow.FaultResetBefore}, {Kind: fakesnow.FaultResetAfter}, {Kind: fakesnow.FaultAppliedNoAnswer}, {Kind: fakesnow.FaultHTML200},
-		{Kind: fakesnow.FaultStallHeaders}, {Kind: fakesnow.FaultTruncated}, {Kind: fakesnow.FaultResetBody, Params: fakesnow.FaultParams{AtByte: 5}},
+		{Kind: fakesnow.FaultStatus, Params: fakesnow.FaultParams{Status: 503}},
+		{Kind: fakesnow.FaultStatus, Params: fakesnow.FaultParams{Status: 429, RetryAfter: "30"}},
+		{Kind: fakesnow.FaultStatus, Params: fakesnow.FaultParams{Status: 500}},
+		{Kind: fakesnow.FaultStatus, Params: fakesnow.FaultParams{Status: 502, Applied: true}},
+		{Kind: fakesnow.FaultResetBefore},
+		{Kind: fakesnow.FaultResetAfter},
+		{Kind: fakesnow.FaultAppliedNoAnswer},
+		{Kind: fakesnow.FaultHTML200},
+		{Kind: fakesnow.FaultStallHeaders},
+		{Kind: fakesnow.FaultTruncated},
+		{Kind: fakesnow.FaultResetBody, Params: fakesnow.FaultParams{AtByte: 5}},
 	} {
 		t.Run(fmt.Sprint(f.Kind, f.Params.Status), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

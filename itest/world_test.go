@@ -144,7 +144,7 @@ func (p *process) stop() error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	err := p.Stop(ctx)
-	time.Sleep(2 * time.Second) // protoactor's throttle of dead letters outlives its system by a second
+	<-time.After(2 * time.Second) // protoactor's throttle of dead letters outlives its system by a second
 	if p.dead {
 		return nil
 	}

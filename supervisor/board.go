@@ -107,11 +107,15 @@ func (b *board) table(pipeline, alias string) *tableBoard { return b.pipelines[p
 func (b *board) TableState(pipeline, alias string, s msg.State, err error) {
 	b.mu.Lock()
 	t := b.table(pipeline, alias)
-	if t.state != s {
-		t.state, t.since = s, time.Now()
-	}
 	if s == msg.Starting {
 		t.starts++
+		if t.state == msg.Retrying { // it is tried again: the failure stays visible until it works (Invariant 7)
+			b.mu.Unlock()
+			return
+		}
+	}
+	if t.state != s {
+		t.state, t.since = s, time.Now()
 	}
 	t.err = err
 	if s == msg.Running {
@@ -213,7 +217,7 @@ func (b *board) status(version string) Status {
 	}
 	for _, host := range slices.Sorted(maps.Keys(b.instances)) {
 		f := b.instances[host]
-		i := InstanceStatus{Host: host, Permits: f.Permits, InFlight: f.InFlight, Waiting: f.Waiting, Breaker: "closed"}
+		i := InstanceStatus{Host: host, Permits: f.Permits, InFlight: f.InFlight, Waiting: f.Waiting, Breaker: "none"}
 		if f.PausedUntil.After(now) {
 			i.PausedUntil = &f.PausedUntil
 		}

@@ -29,15 +29,10 @@ func (e *Engine) addSource(s config.Source) error {
 	if err != nil {
 		return err
 	}
-	kopts, err := kafka.Options(s.Kafka)
+	cluster, err := e.cluster(s.Kafka)
 	if err != nil {
-		return fmt.Errorf("reading the kafka settings: %w", err)
+		return err
 	}
-	cluster, err := kafka.Connect(kopts, e.opts.kafka...)
-	if err != nil {
-		return fmt.Errorf("preparing the Kafka client: %w", err)
-	}
-	e.clusters = append(e.clusters, cluster)
 	pool := kafka.NewPool(s.PublishersMax)
 	tables := make([]func(msg.Ref[msg.Limiter]) source.Table, len(s.Tables))
 	var fingerprints []string
@@ -60,7 +55,7 @@ func (e *Engine) addSource(s config.Source) error {
 		kind: "source", name: s.Name, host: client.Host(), drain: &msg.DrainSource{},
 		props: func(l msg.Ref[msg.Limiter]) *actor.Props {
 			c := source.Config{
-				Pipeline: s.Name, Decide: decideSource, Backoff: s.Instance.Retry, Budget: restartBudget, Window: restartWindow(),
+				Pipeline: s.Name, Decide: decideSource, Backoff: s.Instance.Retry, Budget: restarts(),
 				RestartFailed: s.TableRestart,
 				Observer:      e.board, Log: e.log, Jitter: e.opts.jitter,
 			}
@@ -71,6 +66,20 @@ func (e *Engine) addSource(s config.Source) error {
 		},
 	})
 	return nil
+}
+
+// cluster prepares the Kafka side of a pipeline; nothing connects yet.
+func (e *Engine) cluster(settings map[string]string) (*kafka.Cluster, error) {
+	opts, err := kafka.Options(settings)
+	if err != nil {
+		return nil, fmt.Errorf("reading the kafka settings: %w", err)
+	}
+	c, err := kafka.Connect(opts, e.opts.kafka...)
+	if err != nil {
+		return nil, fmt.Errorf("preparing the Kafka client: %w", err)
+	}
+	e.clusters = append(e.clusters, c)
+	return c, nil
 }
 
 // client returns the client of an instance, and with the first of a host its limiter.
@@ -87,7 +96,7 @@ func (e *Engine) client(i config.Instance) (*servicenow.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	key := c.Host() + "\x00" + i.Username
+	key := fmt.Sprintf("%+v", i) // pipelines with the same settings share connections
 	if known := e.clients[key]; known != nil {
 		return known, nil
 	}
@@ -98,9 +107,9 @@ func (e *Engine) client(i config.Instance) (*servicenow.Client, error) {
 		}
 	}
 	e.board.addInstance(c.Host(), i.MaxConcurrent)
+	set := limit.Settings{Max: i.MaxConcurrent, Adaptive: i.Adaptive, PerHour: i.MaxPerHour}
 	e.rootCfg.instances = append(e.rootCfg.instances, instance{c.Host(), limiter.Config{
-		Host: c.Host(), Observer: e.board,
-		Settings: limit.Settings{Max: i.MaxConcurrent, Adaptive: i.Adaptive, PerHour: i.MaxPerHour},
+		Host: c.Host(), Observer: e.board, Settings: set, Kept: limiter.NewKept(set),
 	}})
 	return c, nil
 }

@@ -2,7 +2,7 @@ package supervisor
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -14,6 +14,7 @@ import (
 	"snowmelt/config"
 	"snowmelt/core/failure"
 	"snowmelt/core/kafka"
+	corelane "snowmelt/core/lane"
 )
 
 // fieldsEvery is how long a table's dictionary is believed.
@@ -25,38 +26,38 @@ func (e *Engine) addSink(s config.Sink) error {
 	if err != nil {
 		return err
 	}
-	kopts, err := kafka.Options(s.Kafka)
+	cluster, err := e.cluster(s.Kafka)
 	if err != nil {
-		return fmt.Errorf("reading the kafka settings: %w", err)
+		return err
 	}
-	cluster, err := kafka.Connect(kopts, e.opts.kafka...)
-	if err != nil {
-		return fmt.Errorf("preparing the Kafka client: %w", err)
-	}
-	e.clusters = append(e.clusters, cluster)
 	e.board.addSink(s.Name)
 	cfg := sink.Config{
 		Pipeline: s.Name, FieldsEvery: fieldsEvery, MaxPending: s.MaxPending, CommitInterval: s.CommitInterval,
-		Decide: decideSink, Backoff: s.Instance.Retry, Budget: restartBudget, Window: restartWindow(), Observer: e.board,
+		Decide: decideSink, Backoff: s.Instance.Retry, Budget: restarts(), Observer: e.board,
 		Group: &e.group, Log: e.log, Jitter: e.opts.jitter,
 		Join: func(self msg.Ref[msg.Sink], gone <-chan struct{}) (*kafka.Consumer, error) {
 			return join(s, cluster, self, gone)
 		},
-		Lane:     func(c lane.Config) *actor.Props { return lane.Props(c, e.rootCfg.opts...) },
-		Reporter: func(c reporter.Config) *actor.Props { return reporter.Props(c, e.rootCfg.opts...) },
-		ReporterConfig: reporter.Config{
-			Pipeline: s.Name, SuccessTopic: s.SuccessTopic, ErrorTopic: s.ErrorTopic, DeadLetterTopic: s.DeadLetterTopic,
-			ContextHeaders: s.ContextHeaders, Body: s.ReportBody, Produce: cluster.Produce, Backoff: s.Instance.Retry,
-			Observer: e.board, Group: &e.group, Log: e.log, Jitter: e.opts.jitter,
+		Reporter: func(self msg.Ref[msg.Sink]) *actor.Props {
+			return reporter.Props(reporter.Config{
+				Pipeline: s.Name, SuccessTopic: s.SuccessTopic, ErrorTopic: s.ErrorTopic, DeadLetterTopic: s.DeadLetterTopic,
+				ContextHeaders: s.ContextHeaders, Body: s.ReportBody, Produce: cluster.Produce, Backoff: s.Instance.Retry, Parent: self,
+				Observer: e.board, Group: &e.group, Log: e.log, Jitter: e.opts.jitter, Kept: &reporter.Kept{},
+			}, e.rootCfg.opts...)
 		},
-		LaneConfig: lane.Config{
-			Pipeline: s.Name, Mapping: s.Mapping, Retry: s.Instance.Retry, PoolMax: s.MaxInFlight, Instance: client,
-			Observer: e.board, Group: &e.group, Log: e.log, Jitter: e.opts.jitter, Planted: e.opts.planted,
-			Policy: lane.Policy{
-				CreateAmbiguous: s.CreateAmbiguous, Statuses: s.Statuses, NotFound: s.NotFound, OnErrors: s.OnErrors,
-				Redelivered: s.Redelivered, Settle: s.Settle, HasPath: s.ErrorTopic != "" || s.DeadLetterTopic != "",
-			},
+	}
+	lanes := lane.Config{
+		Pipeline: s.Name, Mapping: s.Mapping, Retry: s.Instance.Retry, PoolMax: s.MaxInFlight, Instance: client,
+		Observer: e.board, Group: &e.group, Log: e.log, Jitter: e.opts.jitter, Planted: e.opts.planted,
+		Policy: lane.Policy{
+			CreateAmbiguous: s.CreateAmbiguous, Statuses: s.Statuses, NotFound: s.NotFound, OnErrors: s.OnErrors,
+			Redelivered: s.Redelivered, Settle: s.Settle, HasPath: s.ErrorTopic != "" || s.DeadLetterTopic != "",
 		},
+	}
+	cfg.Lane = func(part kafka.Partition, core *corelane.Lane, self msg.Ref[msg.Sink], reports msg.Ref[msg.Reporter]) (*actor.Props, sink.LaneState) {
+		c := lanes
+		c.Part, c.Kept, c.Parent, c.Reporter = part, lane.NewKept(core), self, reports
+		return lane.Props(c, e.rootCfg.opts...), c.Kept
 	}
 	if s.Mapping.Unknown != "passthrough" {
 		cfg.Fields = func(ctx context.Context) (map[string]bool, error) { return client.TableFields(ctx, s.Mapping.Table) }
@@ -64,10 +65,38 @@ func (e *Engine) addSink(s config.Sink) error {
 	e.rootCfg.pipelines = append(e.rootCfg.pipelines, pipeline{
 		kind: "sink", name: s.Name, host: client.Host(), drain: &msg.DrainSink{},
 		props: func(l msg.Ref[msg.Limiter]) *actor.Props {
-			cfg.LaneConfig.Limiter = l
+			lanes.Limiter, cfg.Limiter = l, l
 			return sink.Props(cfg, e.rootCfg.opts...)
 		},
 	})
+	return nil
+}
+
+// sinkTopics makes sure that a sink's input and report topics are there: none of
+// them is made by the engine. A missing input is fatal (exit code 4).
+func sinkTopics(ctx context.Context, cluster *kafka.Cluster, s config.Sink) error {
+	for _, topic := range s.Topics {
+		if err := cluster.FindTopic(ctx, topic, "Read"); err != nil {
+			if e, ok := errors.AsType[*failure.Error](err); ok && e.Class != failure.Transient {
+				e.Input = true
+				if e.Class == failure.TopicRefused {
+					e.Hint = "create the input topic, or correct topics"
+				}
+			}
+			return err
+		}
+	}
+	for _, topic := range []string{s.SuccessTopic, s.ErrorTopic} {
+		if topic == "" {
+			continue
+		}
+		if err := cluster.FindTopic(ctx, topic, "Write"); err != nil {
+			if e, ok := errors.AsType[*failure.Error](err); ok && e.Class == failure.TopicRefused {
+				e.Hint = "create the report topic: the engine does not"
+			}
+			return err
+		}
+	}
 	return nil
 }
 
@@ -79,15 +108,8 @@ const joinTime = time.Minute
 func join(s config.Sink, cluster *kafka.Cluster, self msg.Ref[msg.Sink], gone <-chan struct{}) (*kafka.Consumer, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), joinTime)
 	defer cancel()
-	for need, topics := range map[string][]string{"Read": s.Topics, "Write": {s.SuccessTopic, s.ErrorTopic}} {
-		for _, topic := range topics {
-			if topic == "" {
-				continue
-			}
-			if err := cluster.FindTopic(ctx, topic, need); err != nil {
-				return nil, err
-			}
-		}
+	if err := sinkTopics(ctx, cluster, s); err != nil {
+		return nil, err
 	}
 	if s.DeadLetterTopic == "" {
 	} else if err := cluster.FindTopic(ctx, s.DeadLetterTopic, "Write"); failure.ClassOf(err) != failure.TopicRefused {
@@ -100,7 +122,7 @@ func join(s config.Sink, cluster *kafka.Cluster, self msg.Ref[msg.Sink], gone <-
 			return nil, err
 		}
 	}
-	return kafka.NewConsumer(kafka.ConsumerConfig{
+	c, err := kafka.NewConsumer(kafka.ConsumerConfig{
 		Cluster: cluster, Group: s.Group, Topics: s.Topics, Reset: s.OffsetReset, ReadCommitted: s.ReadCommitted,
 		InstanceID: s.InstanceID, SessionTimeout: s.SessionTimeout, RebalanceTimeout: s.RebalanceTimeout,
 		Fetched: func(c map[kafka.Partition]kafka.Commit) { self.Tell(&msg.Fetched{Commits: c}) },
@@ -110,9 +132,18 @@ func join(s config.Sink, cluster *kafka.Cluster, self msg.Ref[msg.Sink], gone <-
 			select {
 			case <-done:
 			case <-gone:
-			case <-ctx.Done():
+			case <-ctx.Done(): // somebody else gets the partitions now, whatever their lanes still wait for
+				self.Tell(&msg.Lost{Parts: parts})
 			}
 		},
 		Lost: func(parts []kafka.Partition) { self.Tell(&msg.Lost{Parts: parts}) },
 	})
+	select {
+	case <-gone: // nobody is left who would close it
+		if c != nil {
+			c.Close()
+		}
+	default:
+	}
+	return c, err
 }

@@ -66,7 +66,39 @@ func Check(ctx context.Context, cfg config.Config, opts ...Option) (Report, erro
 			r.OK, r.Kafka = false, KafkaReport{Problem: err.Error()}
 		}
 	}
+	for i, s := range cfg.Sinks {
+		t := TableReport{Alias: s.Name, Table: s.Mapping.Table, OK: true, RowsEstimate: -1, TimeZoneOK: true}
+		client, err := e.client(s.Instance)
+		if err != nil {
+			return Report{}, err
+		}
+		if s.Mapping.Unknown != "passthrough" {
+			if _, err := client.TableFields(ctx, s.Mapping.Table); err != nil {
+				t.failed(err)
+			}
+		}
+		if s.OnErrors != "fail" && s.ErrorTopic == "" && s.DeadLetterTopic == "" && t.OK {
+			t.Hint = "behavior.on.api.errors=" + s.OnErrors + " without an error or dead letter topic: refused records are gone"
+		}
+		r.Tables = append(r.Tables, t)
+		r.OK = r.OK && t.OK
+		cluster := e.clusters[len(cfg.Sources)+i]
+		err = cluster.Ping(ctx)
+		if err == nil {
+			err = sinkTopics(ctx, cluster, s)
+		}
+		if err != nil {
+			r.OK, r.Kafka = false, KafkaReport{Problem: err.Error()}
+		}
+	}
 	return r, nil
+}
+
+func (t *TableReport) failed(err error) {
+	t.OK, t.Problem = false, err.Error()
+	if e, ok := errors.AsType[*failure.Error](err); ok {
+		t.Hint = e.Hint
+	}
 }
 
 func checkTable(ctx context.Context, pc poller.Config) TableReport {
@@ -81,9 +113,8 @@ func checkTable(ctx context.Context, pc poller.Config) TableReport {
 		}
 		return r
 	}
-	r.Problem = m.Err.Error()
+	r.failed(m.Err)
 	if e, ok := errors.AsType[*failure.Error](m.Err); ok {
-		r.Hint = e.Hint
 		r.TimeZoneOK = e.Class != failure.Misconfigured || m.Date.IsZero()
 	}
 	return r

@@ -21,6 +21,7 @@ import (
 	"snowmelt/actors/kit"
 	"snowmelt/actors/msg"
 	"snowmelt/config"
+	"snowmelt/core/failure"
 	"snowmelt/core/kafka"
 	"snowmelt/core/servicenow"
 )
@@ -199,6 +200,13 @@ func (e *Engine) rootStopped() {
 		close(e.ended)
 	}
 	close(e.stopped)
+}
+
+// IsInputFailure says whether a pipeline ended because its input cannot be read
+// and will not heal (failures.md section 6): exit code 4.
+func IsInputFailure(err error) bool {
+	e, ok := errors.AsType[*failure.Error](err)
+	return ok && e.Input
 }
 
 // Status returns what the engine is doing. It never blocks on an actor.

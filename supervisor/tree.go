@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"snowmelt/actors/kit"
 	"snowmelt/actors/msg"
 	"snowmelt/core/failure"
 )
@@ -26,13 +27,15 @@ type Node struct {
 	Children []Node
 }
 
-// restartBudget and restartWindow bound the restarts of an actor after bugs.
+// restartBudget and restartMinutes bound the restarts of an actor after bugs.
 const (
 	restartBudget  = 5
 	restartMinutes = 10
 )
 
-func restartWindow() time.Duration { return restartMinutes * time.Minute }
+func restarts() kit.Budget {
+	return kit.Budget{Restarts: restartBudget, Window: restartMinutes * time.Minute}
+}
 
 var budget = fmt.Sprintf("%d restarts after bugs in %d minutes, then the task fails", restartBudget, restartMinutes)
 
@@ -45,7 +48,7 @@ var Tree = Node{
 	Children: []Node{
 		{
 			Name: "instance/<host>", Package: "actors/limiter", Inbox: "msg.Limiter",
-			Does: "permits, pauses after 429: shared by all pipelines on that host", Budget: "none: it holds nothing that a restart loses",
+			Does: "permits, pauses after 429: shared by all pipelines on that host", Budget: "none: a restart goes on with its queue and its permits",
 		},
 		{
 			Name: "source/<pipeline>", Package: "actors/source", Inbox: "msg.Source",

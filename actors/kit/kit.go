@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 
@@ -108,6 +109,25 @@ func (p *Panic) Error() string { return fmt.Sprintf("panic: %v", p.Value) }
 func (p *Panic) Unwrap() error {
 	err, _ := p.Value.(error)
 	return err
+}
+
+// Budget bounds the restarts of one actor after bugs.
+type Budget struct {
+	// Restarts is how many are allowed within Window.
+	Restarts int
+	Window   time.Duration
+
+	spent []time.Time
+}
+
+// Spend takes one restart out of the budget; false when it is used up.
+func (b *Budget) Spend(now time.Time) bool {
+	b.spent = slices.DeleteFunc(b.spent, func(t time.Time) bool { return now.Sub(t) >= b.Window })
+	if len(b.spent) >= b.Restarts {
+		return false
+	}
+	b.spent = append(b.spent, now)
+	return true
 }
 
 // Timer tells ref m after d; the returned function stops it.

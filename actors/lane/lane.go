@@ -77,15 +77,24 @@ type Kept struct {
 	items  map[int64]*item
 	ending bool
 	ended  bool
-	permit uint64 // token of the permit asked for or held, 0 = none
-	tokens uint64
-	began  time.Time
-	settle map[string]time.Time // by id: when a request of the process before has certainly ended
+	// abandon ends the lane without the reports of its last record.
+	abandon bool
+	permit  uint64 // token of the permit asked for or held, 0 = none
+	tokens  uint64
+	began   time.Time
+	settle  map[string]settling // by id
+}
+
+// settling says until when a request of the process before, for the record at
+// offset, may still be running.
+type settling struct {
+	until  time.Time
+	offset int64
 }
 
 // NewKept begins at a committed position.
 func NewKept(core *lane.Lane) *Kept {
-	return &Kept{core: core, items: map[int64]*item{}, settle: map[string]time.Time{}, began: time.Now()}
+	return &Kept{core: core, items: map[int64]*item{}, settle: map[string]settling{}, began: time.Now()}
 }
 
 // delivery is what one poll brought.
@@ -100,6 +109,17 @@ func (k *Kept) Deliver(records []record.Consumed, fields map[string]bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.inbox = append(k.inbox, delivery{records, fields})
+}
+
+// Undelivered counts the records that the lane has not looked at yet.
+func (k *Kept) Undelivered() int64 {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	n := 0
+	for _, d := range k.inbox {
+		n += len(d.records)
+	}
+	return int64(n)
 }
 
 // wrote keeps the outcome of a request until a lane has taken it.
@@ -202,6 +222,7 @@ func (l *laneActor) Receive(ctx actor.Context) {
 		l.reported(m)
 	case *msg.EndLane:
 		l.cfg.Kept.ending = true
+		l.cfg.Kept.abandon = l.cfg.Kept.abandon || ctx.Message().(*msg.EndLane).Abandon
 		l.clearTimer()
 		l.end()
 	}
@@ -291,16 +312,19 @@ func (l *laneActor) step() {
 		l.giveUp(it, it.invalid)
 		return
 	}
+	if s, ok := k.settle[it.write.SysID]; ok && it.write.SysID != "" && s.offset != offset {
+		if wait := time.Until(s.until); wait > 0 { // a later write must not be overtaken by it
+			l.wait(wait)
+			return
+		}
+		delete(k.settle, it.write.SysID)
+	}
 	if doubt == lane.InDoubt && it.attempt == 0 && !it.applied {
 		it.applied = true
-		k.settle[it.write.SysID] = k.began.Add(l.cfg.Policy.Settle)
+		k.settle[it.write.SysID] = settling{k.began.Add(l.cfg.Policy.Settle), offset}
 		if it.write.Operation == mapping.Create && l.settled(it) {
 			return
 		}
-	}
-	if until := k.settle[it.write.SysID]; doubt == lane.Fresh && it.write.SysID != "" && time.Now().Before(until) {
-		l.wait(time.Until(until)) // a request of the process before for this row may still be running
-		return
 	}
 	if !covered {
 		l.marking = true
@@ -411,7 +435,7 @@ func (l *laneActor) end() {
 	if k.ended || l.flying() {
 		return
 	}
-	if it := l.head(); it != nil && it.final != nil && !l.halted {
+	if it := l.head(); it != nil && it.final != nil && !l.halted && !k.abandon {
 		return // its reports are on their way
 	}
 	k.ended = true

@@ -54,7 +54,7 @@ func (l *laneActor) judge(it *item, err error, e *failure.Error, class failure.C
 	}
 	switch class {
 	case failure.RateLimited:
-		l.cfg.Kept.core.Unsent(it.record.Offset)
+		l.cfg.Kept.core.Unsent(it.record.Offset, it.applied)
 		wait := e.RetryAfter
 		if wait == 0 {
 			it.limited++
@@ -70,17 +70,17 @@ func (l *laneActor) judge(it *item, err error, e *failure.Error, class failure.C
 		l.tryAgain(it, err, e)
 	case failure.NotFound:
 		if e.TableWide {
-			l.cfg.Kept.core.Unsent(it.record.Offset)
+			l.cfg.Kept.core.Unsent(it.record.Offset, it.applied)
 			l.fail(err)
 			return
 		}
 		l.notFound(it, err)
 	case failure.Auth, failure.Misconfigured, failure.Bug:
-		l.cfg.Kept.core.Unsent(it.record.Offset)
+		l.cfg.Kept.core.Unsent(it.record.Offset, it.applied)
 		l.fail(err)
 	default:
 		if e.TableWide {
-			l.cfg.Kept.core.Unsent(it.record.Offset)
+			l.cfg.Kept.core.Unsent(it.record.Offset, it.applied)
 			l.fail(err)
 			return
 		}
@@ -105,7 +105,7 @@ func (l *laneActor) notFound(it *item, err error) {
 		}
 		it.write.Operation, it.write.Body, it.write.SysID = mapping.Create, body, ""
 		it.applied = false
-		l.cfg.Kept.core.Unsent(it.record.Offset)
+		l.cfg.Kept.core.Unsent(it.record.Offset, it.applied)
 		l.step()
 	default:
 		l.giveUp(it, err)
@@ -115,7 +115,7 @@ func (l *laneActor) notFound(it *item, err error) {
 // tryAgain waits and sends again; exhausted attempts are left to the sink, which
 // lets the lane begin another episode. The record is never dropped.
 func (l *laneActor) tryAgain(it *item, err error, e *failure.Error) {
-	l.cfg.Kept.core.Unsent(it.record.Offset)
+	l.cfg.Kept.core.Unsent(it.record.Offset, it.applied)
 	it.tries++
 	wait, ok := l.cfg.Retry.Next(it.tries, time.Since(it.first), e.RetryAfter, l.cfg.Jitter())
 	if !ok {
@@ -153,8 +153,8 @@ func (l *laneActor) fail(err error) {
 
 // giveUp offers a permanent error to every configured path.
 func (l *laneActor) giveUp(it *item, err error) {
-	if failure.ClassOf(err) != failure.Ambiguous {
-		l.cfg.Kept.core.Unsent(it.record.Offset) // it certainly had no effect
+	if failure.ClassOf(err) != failure.Ambiguous && !it.applied {
+		l.cfg.Kept.core.Unsent(it.record.Offset, false) // it certainly had no effect
 	}
 	l.cfg.Observer.Wrote(l.cfg.Pipeline, l.cfg.Part, operationOf(it), classification(err))
 	l.report(it, servicenow.Written{}, err, classification(err))
@@ -226,8 +226,9 @@ func classification(err error) string {
 		return "NOT_FOUND"
 	case failure.Conflict:
 		return "CONFLICT"
+	default:
+		return "RECORD_ERROR"
 	}
-	return "RECORD_ERROR"
 }
 
 func detail(err error) *failure.Error {

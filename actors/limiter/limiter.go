@@ -19,17 +19,31 @@ type Config struct {
 	Host     string
 	Settings limit.Settings
 	Observer msg.Observer
+	Kept     *Kept
 }
 
-type limiterActor struct {
-	cfg     Config
+// Kept is what outlives a restart: who waits and who holds what. A client asks
+// once, so a queue that was forgotten would leave it waiting for ever.
+type Kept struct {
 	permits *limit.Limiter
 	queue   *list.List               // of *msg.Acquire, oldest first
 	waiting map[string]*list.Element // by client
 	granted map[string]grant         // by client
 	pools   map[string]int           // permits held, by pool
-	stop    func()                   // the timer that ends a pause
-	wakeAt  time.Time
+}
+
+// NewKept returns a limiter's memory with every permit free.
+func NewKept(set limit.Settings) *Kept {
+	return &Kept{
+		permits: limit.New(set), queue: list.New(), waiting: map[string]*list.Element{}, granted: map[string]grant{}, pools: map[string]int{},
+	}
+}
+
+type limiterActor struct {
+	*Kept
+	cfg    Config
+	stop   func() // the timer that ends a pause
+	wakeAt time.Time
 }
 
 // grant is a permit that a client holds.
@@ -38,15 +52,9 @@ type grant struct {
 	pool  string
 }
 
-// Props returns how to make the actor. A restart begins with all permits free:
-// clients that still hold one find it unknown when they give it back.
+// Props returns how to make the actor; each restart goes on with cfg.Kept.
 func Props(cfg Config, opts ...actor.PropsOption) *actor.Props {
-	return actor.PropsFromProducer(func() actor.Actor {
-		return &limiterActor{
-			cfg: cfg, permits: limit.New(cfg.Settings), queue: list.New(),
-			waiting: map[string]*list.Element{}, granted: map[string]grant{}, pools: map[string]int{},
-		}
-	}, opts...)
+	return actor.PropsFromProducer(func() actor.Actor { return &limiterActor{Kept: cfg.Kept, cfg: cfg} }, opts...)
 }
 
 // Receive takes one message.
@@ -54,6 +62,7 @@ func (l *limiterActor) Receive(ctx actor.Context) {
 	now := time.Now()
 	limited := false
 	switch m := ctx.Message().(type) {
+	case *actor.Started: // after a restart, whoever waited still does
 	case *actor.Stopping, *actor.Restarting:
 		l.stopTimer()
 		return

@@ -61,7 +61,7 @@ func bench(t *testing.T, set limit.Settings, f func(tell func(msg.Limiter), c *c
 	synctest.Test(t, func(t *testing.T) {
 		system := actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return slog.New(slog.DiscardHandler) }))
 		s := &seen{}
-		pid := system.Root.Spawn(Props(Config{Host: "h", Settings: set, Observer: s}))
+		pid := system.Root.Spawn(Props(Config{Host: "h", Settings: set, Observer: s, Kept: NewKept(set)}))
 		ref := kit.NewRef[msg.Limiter](system, pid)
 		f(ref.Tell, &clients{}, s)
 		if err := system.Root.StopFuture(pid).Wait(); err != nil {

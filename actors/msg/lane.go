@@ -43,7 +43,11 @@ type LaneTick struct {
 }
 
 // EndLane ends a lane: what is in flight is finished, nothing more is sent.
-type EndLane struct{ quiet }
+type EndLane struct {
+	quiet
+	// Abandon ends it even if its last report cannot be made durable: the offset stays.
+	Abandon bool
+}
 
 func (*Deliver) lane()  {}
 func (*Marked) lane()   {}

@@ -101,6 +101,7 @@ type DrainSink struct{ quiet }
 // Left says that the consumer has left the group.
 type Left struct{ quiet }
 
+func (*Granted) sink()    {}
 func (*FieldsRead) sink() {}
 func (*Joined) sink()     {}
 func (*Polled) sink()     {}

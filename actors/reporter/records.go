@@ -28,17 +28,18 @@ type successReport struct {
 	RequestID string          `json:"request_id"`
 	Source    place           `json:"source"`
 	Body      json.RawMessage `json:"request_body,omitempty"`
+	// UnknownFields were left out under snow.sink.unknown.field.behavior=report.
+	UnknownFields []string `json:"unknown_fields,omitempty"`
 }
 
 // errorReport adds what went wrong.
 type errorReport struct {
 	successReport
-	Classification string   `json:"classification"`
-	Retries        int      `json:"retries"`
-	Excerpt        string   `json:"response_excerpt"`
-	Exception      string   `json:"exception"`
-	Message        string   `json:"message"`
-	UnknownFields  []string `json:"unknown_fields,omitempty"`
+	Classification string `json:"classification"`
+	Retries        int    `json:"retries"`
+	Excerpt        string `json:"response_excerpt"`
+	Exception      string `json:"exception"`
+	Message        string `json:"message"`
 }
 
 // records returns what a report puts into topics.
@@ -46,7 +47,7 @@ func (c *Config) records(rep *msg.Report) []record.Record {
 	now := time.Now().UnixMilli()
 	base := successReport{
 		Operation: string(rep.Write.Operation), Table: rep.Write.Table, SysID: rep.Write.SysID, Status: rep.Result.Status,
-		RequestID: rep.Result.RequestID, Source: place{rep.Record.Topic, rep.Record.Partition, rep.Record.Offset},
+		RequestID: rep.Result.RequestID, Source: place{rep.Record.Topic, rep.Record.Partition, rep.Record.Offset}, UnknownFields: rep.Write.Unknown,
 	}
 	if c.Body && len(rep.Write.Body) > 0 {
 		base.Body = rep.Write.Body
@@ -62,7 +63,7 @@ func (c *Config) records(rep *msg.Report) []record.Record {
 	}
 	var out []record.Record
 	if c.ErrorTopic != "" {
-		e := errorReport{successReport: base, Classification: rep.Classification, Retries: rep.Retries, Message: rep.Err.Error(), UnknownFields: rep.Write.Unknown}
+		e := errorReport{successReport: base, Classification: rep.Classification, Retries: rep.Retries, Message: rep.Err.Error()}
 		e.Exception = fmt.Sprintf("%T", rep.Err)
 		if f, ok := errors.AsType[*failure.Error](rep.Err); ok {
 			e.Status, e.RequestID, e.Excerpt = f.Status, f.RequestID, f.Detail
@@ -94,9 +95,16 @@ func (c *Config) deadLetter(rep *msg.Report) record.Record {
 	r.Headers = append(r.Headers, in.Headers...)
 	if c.ContextHeaders {
 		for _, h := range [][2]string{
-			{"topic", in.Topic}, {"partition", strconv.Itoa(int(in.Partition))}, {"offset", strconv.FormatInt(in.Offset, 10)},
-			{"connector.name", c.Pipeline}, {"task.id", "0"}, {"stage", "TASK_PUT"}, {"class.name", "snowmelt.Sink"},
-			{"exception.class.name", fmt.Sprintf("%T", rep.Err)}, {"exception.message", rep.Err.Error()}, {"exception.stacktrace", rep.Err.Error()},
+			{"topic", in.Topic},
+			{"partition", strconv.Itoa(int(in.Partition))},
+			{"offset", strconv.FormatInt(in.Offset, 10)},
+			{"connector.name", c.Pipeline},
+			{"task.id", "0"},
+			{"stage", "TASK_PUT"},
+			{"class.name", "snowmelt.Sink"},
+			{"exception.class.name", fmt.Sprintf("%T", rep.Err)},
+			{"exception.message", rep.Err.Error()},
+			{"exception.stacktrace", rep.Err.Error()},
 		} {
 			r.Headers = append(r.Headers, record.Header{Key: "__connect.errors." + h[0], Value: []byte(h[1])})
 		}

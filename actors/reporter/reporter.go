@@ -5,6 +5,7 @@ package reporter
 import (
 	"context"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -38,6 +39,8 @@ type Config struct {
 type Kept struct {
 	waiting []*msg.Report // not being produced
 	flying  []*msg.Report
+	// result is what producing brought, until it is handled to the end.
+	result atomic.Pointer[msg.Produced]
 }
 
 type reporterActor struct {
@@ -60,7 +63,9 @@ func (r *reporterActor) Receive(ctx actor.Context) {
 		r.self, r.worker = kit.Self[msg.Reporter](ctx), kit.NewWorker(r.cfg.Group)
 		if len(r.cfg.Kept.flying) == 0 {
 			r.flush()
-		} // else Produced comes: it was sent to this mailbox
+		} else {
+			r.produced() // or it comes: it is told to this mailbox
+		}
 	case *actor.Stopping, *actor.Restarting:
 		if r.stopTimer != nil {
 			r.stopTimer()
@@ -69,7 +74,7 @@ func (r *reporterActor) Receive(ctx actor.Context) {
 		r.cfg.Kept.waiting = append(r.cfg.Kept.waiting, m)
 		r.flush()
 	case *msg.Produced:
-		r.produced(m)
+		r.produced()
 	case *msg.ReportTick:
 		r.stopTimer = nil
 		r.flush()
@@ -86,19 +91,25 @@ func (r *reporterActor) flush() {
 	if len(k.flying) > 0 || len(k.waiting) == 0 || r.stopTimer != nil {
 		return
 	}
-	k.flying, k.waiting = k.waiting, nil
 	var records []record.Record
-	for _, rep := range k.flying {
+	for _, rep := range k.waiting {
 		records = append(records, r.cfg.records(rep)...)
 	}
+	k.flying, k.waiting = k.waiting, nil
 	if len(records) == 0 {
 		r.answer()
 		return
 	}
 	produce := r.cfg.Produce
 	kit.Run[msg.Reporter](r.worker, r.self, produceTime, func(ctx context.Context) msg.Reporter {
-		return &msg.Produced{Err: produce(ctx, records)}
-	}, func(err error) msg.Reporter { return &msg.Produced{Err: err} })
+		m := &msg.Produced{Err: produce(ctx, records)}
+		k.result.Store(m)
+		return m
+	}, func(err error) msg.Reporter {
+		m := &msg.Produced{Err: err}
+		k.result.Store(m)
+		return m
+	})
 }
 
 // answer tells the lanes that their reports are durable.
@@ -113,18 +124,24 @@ func (r *reporterActor) answer() {
 	}
 }
 
-func (r *reporterActor) produced(m *msg.Produced) {
+func (r *reporterActor) produced() {
 	k := r.cfg.Kept
+	m := k.result.Load()
+	if m == nil {
+		return
+	}
 	if m.Err == nil {
 		r.failures = 0
 		for _, rep := range k.flying {
 			r.cfg.count(rep)
 		}
 		r.answer()
+		k.result.CompareAndSwap(m, nil)
 		r.flush()
 		return
 	}
 	k.waiting, k.flying = append(k.flying, k.waiting...), nil
+	k.result.CompareAndSwap(m, nil)
 	switch failure.ClassOf(m.Err) {
 	case failure.Transient, failure.OutcomeUnknown, failure.Aborted:
 		r.failures++

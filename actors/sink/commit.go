@@ -23,12 +23,15 @@ func (s *sinkActor) moved(m *msg.LaneMoved) {
 		c.retries = 0
 	}
 	c.commit, c.mark = kafka.Commit{Offset: m.Offset, Metadata: m.Mark.Encode(m.Offset)}, m.Mark
-	c.finished = int64(m.Pending)
+	c.pending = int64(m.Pending) + c.kept.Undelivered()
 	s.cfg.Observer.LaneMoved(s.cfg.Pipeline, m.Part, m.Offset, m.Pending)
 	if s.consumer != nil && !s.draining {
-		s.pause(c, c.finished)
+		s.pause(c)
 	}
-	if m.Wanted {
+	switch {
+	case m.Wanted && c.commit == c.committed: // durable already; a restarted lane did not hear of it
+		c.ref.Tell(&msg.Marked{Mark: m.Mark})
+	case m.Wanted:
 		s.wanted = true
 		s.commit()
 	}
@@ -106,15 +109,15 @@ func (s *sinkActor) revoke(ctx actor.Context, m *msg.Revoked) {
 
 func (s *sinkActor) endLane(ctx actor.Context, p kafka.Partition) {
 	c := s.lanes[p]
-	if c == nil || c.ending {
+	if c == nil || c.ending && !s.abandon {
 		return
 	}
 	c.ending = true
-	if c.stop != nil { // waiting to be restarted: nothing of it is in flight
+	if c.stop != nil || c.down { // it sees no message before it is restarted
 		stopTimer(c)
-		ctx.(actor.Supervisor).RestartChildren(c.pid)
+		s.restart(ctx, c, "lane")
 	}
-	c.ref.Tell(&msg.EndLane{})
+	c.ref.Tell(&msg.EndLane{Abandon: s.abandon})
 }
 
 // ended commits the last position of a lane; the lane is dropped once that is done.
@@ -180,7 +183,9 @@ func (s *sinkActor) drain(ctx actor.Context) {
 	}
 	if s.consumer == nil {
 		s.starter.Cancel()
-		s.left(ctx)
+		if !s.joining { // else Joined decides
+			s.left(ctx)
+		}
 		return
 	}
 	s.leaveIfDone()

@@ -19,11 +19,13 @@ func (s *sinkActor) HandleFailure(_ *actor.ActorSystem, sup actor.Supervisor, pi
 	}
 	ctx := sup.(actor.Context)
 	if s.reporter != nil && s.reporter.pid.Equal(pid) {
+		s.reporter.down = true
 		s.apply(ctx, s.reporter, err)
 		return
 	}
 	for _, c := range s.lanes {
 		if c.pid.Equal(pid) {
+			c.down = true
 			s.apply(ctx, c, err)
 			return
 		}
@@ -45,11 +47,19 @@ func (s *sinkActor) laneFailed(ctx actor.Context, m *msg.LaneFailed) {
 func (s *sinkActor) apply(ctx actor.Context, c *child, err error) {
 	stopTimer(c)
 	directive := s.cfg.Decide(err)
-	if directive == msg.Restart && !s.spend(c) {
+	if directive == msg.Restart && !c.budget.Spend(time.Now()) {
 		directive = msg.FailTask
-		err = fmt.Errorf("%s was restarted %d times within %v: %w", c.pid.GetId(), s.cfg.Budget, s.cfg.Window, err)
+		err = fmt.Errorf("%s was restarted %d times within %v: %w", c.pid.GetId(), s.cfg.Budget.Restarts, s.cfg.Budget.Window, err)
 	}
 	if directive == msg.FailTask || directive == msg.FailChild {
+		if c == s.reporter {
+			s.abandon = true
+		}
+		if c.ending && c.part.Topic != "" { // it failed over its own end: go on without it
+			s.drop(ctx, c.part)
+			s.settleRevoked()
+			s.leaveIfDone()
+		}
 		s.fail(ctx, err)
 		return
 	}
@@ -66,23 +76,6 @@ func (s *sinkActor) apply(ctx actor.Context, c *child, err error) {
 	s.tokens++
 	c.token = s.tokens
 	c.stop = kit.Timer[msg.Sink](s.self, wait, &msg.RetryChild{Part: c.part, Token: c.token})
-}
-
-// spend takes one restart out of the budget; false when it is used up.
-func (s *sinkActor) spend(c *child) bool {
-	now := time.Now()
-	kept := c.bugs[:0]
-	for _, t := range c.bugs {
-		if now.Sub(t) < s.cfg.Window {
-			kept = append(kept, t)
-		}
-	}
-	c.bugs = kept
-	if len(c.bugs) >= s.cfg.Budget {
-		return false
-	}
-	c.bugs = append(c.bugs, now)
-	return true
 }
 
 // retry restarts a child, if it still is one, or tries the start again.
@@ -106,7 +99,7 @@ func (s *sinkActor) retry(ctx actor.Context, m *msg.RetryChild) {
 	c.stop = nil
 	s.restart(ctx, c, "lane")
 	if c.ending {
-		c.ref.Tell(&msg.EndLane{})
+		c.ref.Tell(&msg.EndLane{Abandon: s.abandon})
 	}
 }
 
@@ -114,6 +107,7 @@ func (s *sinkActor) restart(ctx actor.Context, c *child, kind string) {
 	for _, pid := range ctx.Children() {
 		if pid.Equal(c.pid) {
 			s.cfg.Observer.Restarted(kind)
+			c.down = false
 			ctx.(actor.Supervisor).RestartChildren(pid)
 			return
 		}
@@ -124,6 +118,11 @@ func (s *sinkActor) restart(ctx actor.Context, c *child, kind string) {
 // reports and positions made durable, then the failure goes to the engine.
 func (s *sinkActor) fail(ctx actor.Context, err error) {
 	if s.failing != nil {
+		if s.abandon { // lanes that wait for their reports wait in vain
+			for p := range s.lanes {
+				s.endLane(ctx, p)
+			}
+		}
 		return
 	}
 	s.failing = err

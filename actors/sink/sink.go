@@ -13,12 +13,11 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"snowmelt/actors/kit"
-	"snowmelt/actors/lane"
 	"snowmelt/actors/msg"
-	"snowmelt/actors/reporter"
 	"snowmelt/core/failure"
 	"snowmelt/core/kafka"
 	corelane "snowmelt/core/lane"
+	"snowmelt/core/limit"
 	"snowmelt/core/record"
 )
 
@@ -28,24 +27,21 @@ type Config struct {
 	// Fields reads the table's dictionary, nil under policy passthrough; it is read again every FieldsEvery.
 	Fields      func(context.Context) (map[string]bool, error)
 	FieldsEvery time.Duration
+	Limiter     msg.Ref[msg.Limiter]
 	// Join makes the consumer, which tells self what the group decides.
 	// gone is closed when the actor has stopped and answers no more.
 	Join func(self msg.Ref[msg.Sink], gone <-chan struct{}) (*kafka.Consumer, error)
-	// Lane and Reporter make the children.
-	Lane     func(lane.Config) *actor.Props
-	Reporter func(reporter.Config) *actor.Props
-	// LaneConfig and ReporterConfig are completed here.
-	LaneConfig     lane.Config
-	ReporterConfig reporter.Config
+	// Lane and Reporter make the children; a lane's state is what outlives its restarts.
+	Lane     func(part kafka.Partition, core *corelane.Lane, self msg.Ref[msg.Sink], reporter msg.Ref[msg.Reporter]) (*actor.Props, LaneState)
+	Reporter func(self msg.Ref[msg.Sink]) *actor.Props
 	// MaxPending pauses a partition with that many unfinished records.
 	MaxPending     int
 	CommitInterval time.Duration
 	// Decide is the policy: what a failure does.
 	Decide  func(error) msg.Directive
 	Backoff failure.Retry
-	// Budget is the number of restarts after bugs within Window before the task fails.
-	Budget   int
-	Window   time.Duration
+	// Budget bounds the restarts of a child after bugs before the task fails.
+	Budget   kit.Budget
 	Observer msg.Observer
 	Group    *kit.Group
 	Log      *slog.Logger
@@ -53,22 +49,31 @@ type Config struct {
 	Jitter func() float64
 }
 
+// LaneState is where records wait for their lane.
+type LaneState interface {
+	// Deliver puts records there, in the order of the partition, with the table's columns.
+	Deliver(records []record.Consumed, fields map[string]bool)
+	// Undelivered counts those that the lane has not looked at yet.
+	Undelivered() int64
+}
+
 // child is the supervision state of a lane or of the reporter.
 type child struct {
 	part    kafka.Partition
 	pid     *actor.PID
 	ref     kit.Ref[msg.Lane]
-	kept    *lane.Kept
+	kept    LaneState
 	retries int
-	bugs    []time.Time
+	budget  kit.Budget
 	token   uint64
 	stop    func()
 
 	commit    kafka.Commit // where the lane stands
 	mark      corelane.Mark
 	committed kafka.Commit // what is durable
-	finished  int64
+	pending   int64        // records that it has not finished, delivered ones included
 	paused    bool
+	down      bool // panicked, and not restarted yet: it sees no message
 	ending    bool
 	ended     bool
 }
@@ -93,7 +98,11 @@ type sinkActor struct {
 	stopTick   func()
 	starts     int // failed attempts to start, in a row
 	tokens     uint64
+	id         string
+	permit     uint64 // token of the permit for the dictionary, 0 = none
+	joining    bool
 	draining   bool
+	abandon    bool // reports can no longer be made durable: lanes end without them
 	leaving    bool
 	failing    error
 	gone       chan struct{}
@@ -113,6 +122,8 @@ func (s *sinkActor) Receive(ctx actor.Context) {
 		s.start(ctx)
 	case *actor.Stopping, *actor.Restarting:
 		s.cleanUp()
+	case *msg.Granted:
+		s.granted(m)
 	case *msg.FieldsRead:
 		s.fieldsRead(ctx, m)
 	case *msg.Joined:
@@ -129,6 +140,8 @@ func (s *sinkActor) Receive(ctx actor.Context) {
 		for _, p := range m.Parts {
 			s.drop(ctx, p)
 		}
+		s.settleRevoked()
+		s.leaveIfDone()
 	case *msg.LaneMoved:
 		s.moved(m)
 	case *msg.LaneEnded:
@@ -152,16 +165,14 @@ func (s *sinkActor) Receive(ctx actor.Context) {
 }
 
 func (s *sinkActor) start(ctx actor.Context) {
-	s.self = kit.Self[msg.Sink](ctx)
+	s.self, s.id = kit.Self[msg.Sink](ctx), ctx.Self().GetId()
 	s.poller, s.starter, s.writer = kit.NewWorker(s.cfg.Group), kit.NewWorker(s.cfg.Group), kit.NewWorker(s.cfg.Group)
 	s.cfg.Observer.PipelineState(s.cfg.Pipeline, msg.Running, nil)
-	rc := s.cfg.ReporterConfig
-	rc.Parent, rc.Kept = s.self, &reporter.Kept{}
-	pid, err := ctx.SpawnNamed(s.cfg.Reporter(rc), "reporter")
+	pid, err := ctx.SpawnNamed(s.cfg.Reporter(s.self), "reporter")
 	if err != nil {
 		panic(fmt.Errorf("spawning the reporter: %w", err))
 	}
-	s.reporter = &child{pid: pid}
+	s.reporter = &child{pid: pid, budget: s.cfg.Budget}
 	s.reporterIn = kit.NewRef[msg.Reporter](ctx.ActorSystem(), pid)
 	s.tick()
 	s.readFields()
@@ -182,6 +193,22 @@ func (s *sinkActor) readFields() {
 		s.join()
 		return
 	}
+	s.tokens++
+	s.permit = s.tokens
+	s.cfg.Limiter.Tell(&msg.Acquire{Client: s.id, Token: s.permit, Reply: grants{s.self}})
+}
+
+// grants narrows the inbox to what the limiter may tell.
+type grants struct{ kit.Ref[msg.Sink] }
+
+func (g grants) Tell(m *msg.Granted) { g.Ref.Tell(m) }
+
+// granted reads the dictionary under the instance's permit.
+func (s *sinkActor) granted(m *msg.Granted) {
+	if m.Token != s.permit || s.draining || s.leaving {
+		s.cfg.Limiter.Tell(&msg.Release{Client: s.id, Token: m.Token, Outcome: limit.Neutral})
+		return
+	}
 	fields := s.cfg.Fields
 	kit.Run[msg.Sink](s.starter, s.self, fieldsTime, func(ctx context.Context) msg.Sink {
 		f, err := fields(ctx)
@@ -191,6 +218,7 @@ func (s *sinkActor) readFields() {
 
 func (s *sinkActor) fieldsRead(ctx actor.Context, m *msg.FieldsRead) {
 	s.read = time.Now()
+	s.release(m.Err)
 	if s.draining || s.leaving {
 		return
 	}
@@ -208,7 +236,20 @@ func (s *sinkActor) fieldsRead(ctx actor.Context, m *msg.FieldsRead) {
 	}
 }
 
+// release gives the dictionary's permit back, with what its answer says about load.
+func (s *sinkActor) release(err error) {
+	r := &msg.Release{Client: s.id, Token: s.permit, Outcome: limit.Success}
+	s.permit = 0
+	if e, ok := errors.AsType[*failure.Error](err); ok {
+		if r.Outcome = limit.Neutral; e.Class == failure.RateLimited {
+			r.Outcome, r.RetryAfter = limit.Limited, e.RetryAfter
+		}
+	}
+	s.cfg.Limiter.Tell(r)
+}
+
 func (s *sinkActor) join() {
+	s.joining = true
 	join, self, gone := s.cfg.Join, s.self, s.gone
 	kit.Run[msg.Sink](s.starter, s.self, 0, func(context.Context) msg.Sink {
 		c, err := join(self, gone)
@@ -217,6 +258,11 @@ func (s *sinkActor) join() {
 }
 
 func (s *sinkActor) joined(ctx actor.Context, m *msg.Joined) {
+	s.joining = false
+	if m.Err != nil && s.draining {
+		s.left(ctx)
+		return
+	}
 	if m.Err != nil {
 		s.startFailed(ctx, m.Err)
 		return
@@ -226,6 +272,7 @@ func (s *sinkActor) joined(ctx actor.Context, m *msg.Joined) {
 		s.leave()
 		return
 	}
+	s.cfg.Observer.PipelineState(s.cfg.Pipeline, msg.Running, nil)
 	s.poll()
 }
 
@@ -237,6 +284,9 @@ func (s *sinkActor) startFailed(ctx actor.Context, err error) {
 	}
 	s.starts++
 	wait := s.cfg.Backoff.Backoff(s.starts, s.cfg.Jitter())
+	if e, ok := errors.AsType[*failure.Error](err); ok {
+		wait = max(wait, e.RetryAfter) // what a 429 asks for is kept
+	}
 	s.cfg.Log.Warn("the sink cannot start yet", "pipeline", s.cfg.Pipeline, "wait", wait.Round(time.Millisecond), "error", err.Error())
 	s.cfg.Observer.PipelineState(s.cfg.Pipeline, msg.Retrying, err)
 	s.tokens++
@@ -260,9 +310,9 @@ func (s *sinkActor) poll() {
 func (s *sinkActor) polled(ctx actor.Context, m *msg.Polled) {
 	if m.Err != nil {
 		s.fail(ctx, m.Err)
-		return
 	}
 	if s.draining || s.leaving {
+		s.consumer.Allow()
 		return
 	}
 	byPart := map[kafka.Partition][]record.Consumed{}
@@ -272,27 +322,34 @@ func (s *sinkActor) polled(ctx actor.Context, m *msg.Polled) {
 	}
 	for p, records := range byPart {
 		c := s.lane(ctx, p, records[0].Offset)
+		if s.draining {
+			break
+		}
 		if c == nil || c.ending {
 			continue
 		}
 		c.kept.Deliver(records, s.fields)
 		c.ref.Tell(&msg.Deliver{})
-		s.pause(c, c.finished+int64(len(records)))
+		c.pending += int64(len(records))
+		s.pause(c)
 	}
 	if s.cfg.Fields != nil && time.Since(s.read) > s.cfg.FieldsEvery {
 		s.read = time.Now()
 		s.readFields()
 	}
-	s.poll()
+	s.consumer.Allow()
+	if !s.draining {
+		s.poll()
+	}
 }
 
 // pause stops a partition with too many unfinished records, and lets it go on at half of that.
-func (s *sinkActor) pause(c *child, pending int64) {
+func (s *sinkActor) pause(c *child) {
 	switch {
-	case pending >= int64(s.cfg.MaxPending) && !c.paused:
+	case c.pending >= int64(s.cfg.MaxPending) && !c.paused:
 		c.paused = true
 		s.consumer.Pause(c.part)
-	case pending <= int64(s.cfg.MaxPending/2) && c.paused:
+	case c.pending <= int64(s.cfg.MaxPending/2) && c.paused:
 		c.paused = false
 		s.consumer.Resume(c.part)
 	}
@@ -313,13 +370,12 @@ func (s *sinkActor) lane(ctx actor.Context, p kafka.Partition, first int64) *chi
 			return nil
 		}
 	}
-	c := &child{part: p, kept: lane.NewKept(corelane.New(at, mark)), commit: kafka.Commit{Offset: at}, mark: mark, committed: kafka.Commit{Offset: at}}
-	cfg := s.cfg.LaneConfig
-	cfg.Part, cfg.Kept, cfg.Parent, cfg.Reporter = p, c.kept, s.self, s.reporterIn
-	pid, err := ctx.SpawnNamed(s.cfg.Lane(cfg), "lane/"+p.String())
+	props, kept := s.cfg.Lane(p, corelane.New(at, mark), s.self, s.reporterIn)
+	c := &child{part: p, kept: kept, budget: s.cfg.Budget, commit: kafka.Commit{Offset: at}, mark: mark, committed: kafka.Commit{Offset: at}}
+	pid, err := ctx.SpawnNamed(props, "lane/"+p.String())
 	if errors.Is(err, actor.ErrNameExists) { // the partition comes back while its last lane is still stopping
 		s.tokens++
-		pid, err = ctx.SpawnNamed(s.cfg.Lane(cfg), fmt.Sprintf("lane/%s#%d", p, s.tokens))
+		pid, err = ctx.SpawnNamed(props, fmt.Sprintf("lane/%s#%d", p, s.tokens))
 	}
 	if err != nil {
 		s.fail(ctx, fmt.Errorf("spawning the lane of %s: %w", p, err))
@@ -340,6 +396,9 @@ func (s *sinkActor) cleanUp() {
 	}
 	if s.reporter != nil {
 		stopTimer(s.reporter)
+	}
+	if s.permit != 0 {
+		s.release(nil)
 	}
 	if s.poller != nil {
 		s.poller.Cancel()

@@ -31,9 +31,8 @@ type Config struct {
 	Decide func(error) msg.Directive
 	// Backoff is the arithmetic of waits before a table is tried again.
 	Backoff failure.Retry
-	// Budget is the number of restarts after bugs within Window before the task fails.
-	Budget int
-	Window time.Duration
+	// Budget bounds the restarts of a table after bugs before the task fails.
+	Budget kit.Budget
 	// RestartFailed is after how long a failed table is tried again, 0 = never.
 	RestartFailed time.Duration
 	Observer      msg.Observer
@@ -46,9 +45,9 @@ type Config struct {
 type child struct {
 	alias   string
 	pid     *actor.PID
-	retries int         // failures in a row
-	bugs    []time.Time // restarts after bugs, within the window
-	token   uint64      // of the timer that is running
+	retries int // failures in a row
+	budget  kit.Budget
+	token   uint64 // of the timer that is running
 	stop    func()
 	failed  error // why it was stopped for good
 }
@@ -103,7 +102,7 @@ func (s *sourceActor) start(ctx actor.Context) {
 		if err != nil {
 			panic(fmt.Errorf("spawning the poller of %s: %w", t.Alias, err))
 		}
-		s.byAlias[t.Alias] = &child{alias: t.Alias, pid: pid}
+		s.byAlias[t.Alias] = &child{alias: t.Alias, pid: pid, budget: s.cfg.Budget}
 		s.live++
 	}
 }
@@ -131,9 +130,9 @@ func (s *sourceActor) apply(sup any, c *child, err error) {
 	if s.draining && directive != msg.FailTask {
 		directive = msg.FailChild // nothing is tried again while stopping
 	}
-	if directive == msg.Restart && !s.spend(c) {
+	if directive == msg.Restart && !c.budget.Spend(time.Now()) {
 		directive = msg.FailTask
-		err = fmt.Errorf("table %s was restarted %d times within %v: %w", c.alias, s.cfg.Budget, s.cfg.Window, err)
+		err = fmt.Errorf("table %s was restarted %d times within %v: %w", c.alias, s.cfg.Budget.Restarts, s.cfg.Budget.Window, err)
 	}
 	log := s.cfg.Log.With("pipeline", s.cfg.Pipeline, "table", c.alias, "class", failure.ClassOf(err).String(), "error", err.Error())
 	switch directive {
@@ -165,23 +164,6 @@ func (s *sourceActor) retryAfter(c *child, wait time.Duration) {
 	s.tokens++
 	c.token = s.tokens
 	c.stop = kit.Timer[msg.Source](s.self, wait, &msg.RetryTable{Alias: c.alias, Token: c.token})
-}
-
-// spend takes one restart out of the budget; false when it is used up.
-func (s *sourceActor) spend(c *child) bool {
-	now := time.Now()
-	kept := c.bugs[:0]
-	for _, t := range c.bugs {
-		if now.Sub(t) < s.cfg.Window {
-			kept = append(kept, t)
-		}
-	}
-	c.bugs = kept
-	if len(c.bugs) >= s.cfg.Budget {
-		return false
-	}
-	c.bugs = append(c.bugs, now)
-	return true
 }
 
 // retry restarts a child, if it still is one: a restart from the timer itself

@@ -106,6 +106,8 @@ type Error struct {
 	Shrink bool
 	// TableWide says that a refusal concerns the table, not one record of it.
 	TableWide bool
+	// Input says that a pipeline's input cannot be read and will not heal: exit code 4 (failures.md section 6).
+	Input bool
 	// RetryAfter is the pause that the instance asked for, 0 when it named none.
 	RetryAfter time.Duration
 	// Err is the cause, if there is one.

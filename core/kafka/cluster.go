@@ -203,7 +203,7 @@ func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 }
 
 // pause waits for d or until ctx ends.
-func pause(ctx context.Context, d time.Duration) error { //nolint:unparam // three waits with names of their own
+func pause(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {

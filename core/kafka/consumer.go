@@ -91,6 +91,9 @@ func NewConsumer(cfg ConsumerConfig) (*Consumer, error) {
 			cfg.Fetched(fetched(r))
 			return nil
 		}),
+		kgo.OnPartitionsAssigned(func(_ context.Context, client *kgo.Client, parts map[string][]int32) {
+			client.ResumeFetchPartitions(parts) // a pause outlives the assignment that it was made under
+		}),
 		kgo.OnPartitionsRevoked(func(ctx context.Context, _ *kgo.Client, parts map[string][]int32) {
 			ctx, cancel := context.WithTimeout(ctx, max(time.Second, cfg.RebalanceTimeout-revokeReserve))
 			defer cancel()
@@ -153,25 +156,29 @@ func (c *Consumer) forget(parts map[string][]int32) []Partition {
 	return list
 }
 
-// Poll waits for records, at most limit, until ctx ends; then it returns none.
+// Poll waits for records, at most limit, until ctx ends; then it returns none. No
+// partition is revoked between its return and Allow, so that records are never
+// taken over for a partition that somebody else has already.
 // Its errors fail the pipeline: TopicRefused for a position out of range,
 // BrokerRefused; what heals by itself is retried inside.
 func (c *Consumer) Poll(ctx context.Context, limit int) ([]record.Consumed, error) {
 	fetches := c.client.PollRecords(ctx, limit)
-	c.client.AllowRebalance()
 	var failed error
 	fetches.EachError(func(topic string, p int32, err error) {
 		if failed != nil || isContext(err) || errors.Is(err, kgo.ErrClientClosed) {
 			return
 		}
 		switch e := classify("consuming "+Partition{topic, p}.String(), err, resource{topic: topic, need: "Read, Describe"}); {
-		case errors.Is(err, kerr.OffsetOutOfRange):
+		case errors.Is(err, kerr.OffsetOutOfRange), isDataLoss(err):
 			failed = &failure.Error{
-				Class: failure.TopicRefused, Op: "consuming " + Partition{topic, p}.String(), Err: err,
+				Class: failure.TopicRefused, Input: true, Op: "consuming " + Partition{topic, p}.String(), Err: err,
 				Detail: "the committed offset of group " + c.cfg.Group + " is no longer in the log: records were deleted before they were written",
 				Hint:   "decide where to go on, and set the group's offset with Kafka's consumer-groups tool",
 			}
 		case failure.ClassOf(e) != failure.Transient:
+			if f, ok := errors.AsType[*failure.Error](e); ok {
+				f.Input = true
+			}
 			failed = e
 		}
 	})
@@ -191,12 +198,23 @@ func (c *Consumer) Poll(ctx context.Context, limit int) ([]record.Consumed, erro
 	return out, nil
 }
 
+// isDataLoss tells a log that was cut behind the consumer's position, over which
+// the client would jump.
+func isDataLoss(err error) bool {
+	_, ok := errors.AsType[*kgo.ErrDataLoss](err)
+	return ok
+}
+
+// Allow lets the group take partitions back. It must follow every Poll.
+func (c *Consumer) Allow() { c.client.AllowRebalance() }
+
 // Pause stops fetching a partition; what was fetched already may still be polled.
 func (c *Consumer) Pause(p Partition) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.paused[p] {
-		c.paused[p] = true
+	was := c.paused[p]
+	c.paused[p] = true
+	c.mu.Unlock()
+	if !was {
 		c.client.PauseFetchPartitions(map[string][]int32{p.Topic: {p.Number}})
 	}
 }
@@ -204,11 +222,9 @@ func (c *Consumer) Pause(p Partition) {
 // Resume fetches a paused partition again.
 func (c *Consumer) Resume(p Partition) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.paused[p] {
-		delete(c.paused, p)
-		c.client.ResumeFetchPartitions(map[string][]int32{p.Topic: {p.Number}})
-	}
+	delete(c.paused, p)
+	c.mu.Unlock()
+	c.client.ResumeFetchPartitions(map[string][]int32{p.Topic: {p.Number}})
 }
 
 // commitTries bounds the repeats while the group rebalances.

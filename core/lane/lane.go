@@ -93,6 +93,8 @@ type record struct {
 	// alone says that the mark must not run beyond it before it is sent: a create.
 	alone bool
 	sent  bool
+	// doubted says that a request for it may have had its effect.
+	doubted bool
 }
 
 // Lane is the state of one partition. It survives the actor that drives it.
@@ -177,10 +179,12 @@ func (l *Lane) Sent(offset int64) {
 	}
 }
 
-// Unsent says that the record at offset certainly had no effect and may be sent again.
-func (l *Lane) Unsent(offset int64) {
+// Unsent says that the record at offset is no longer in flight and may be sent
+// again. applied says that a request for it may have had its effect: the mark
+// then goes on covering it when the lane ends.
+func (l *Lane) Unsent(offset int64, applied bool) {
 	if len(l.pending) > 0 && l.pending[0].offset == offset {
-		l.pending[0].sent = false
+		l.pending[0].sent, l.pending[0].doubted = false, l.pending[0].doubted || applied
 	}
 }
 
@@ -215,7 +219,8 @@ func (l *Lane) advance() {
 // ends is the offset itself.
 func (l *Lane) Commit(ending bool) (int64, Mark) {
 	m := Mark{At: max(l.mark, l.run)}
-	if ending && !l.InFlight() && l.doubt <= l.run {
+	doubted := len(l.pending) > 0 && (l.pending[0].sent || l.pending[0].doubted)
+	if ending && !doubted && l.doubt <= l.run {
 		m.At = l.run
 	}
 	for o := range l.done {

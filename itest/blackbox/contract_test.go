@@ -1,10 +1,13 @@
 package blackbox
 
 import (
+	"cmp"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -58,6 +61,25 @@ func TestDemo(t *testing.T) {
 	}
 	if !strings.Contains(p.Stderr(), "/api/v1/status") {
 		t.Error("the admin address is not shown")
+	}
+}
+
+// TestChaos runs the demo under its repeatable mix of faults, a seed each.
+func TestChaos(t *testing.T) {
+	seeds, _ := strconv.Atoi(os.Getenv("SNOWMELT_CHAOS_SEEDS"))
+	if seeds = cmp.Or(seeds, 5); testing.Short() {
+		seeds = 1
+	}
+	for seed := 1; seed <= seeds; seed++ {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			t.Parallel()
+			w := newWorldWithoutBroker(t)
+			p := w.start("demo", "--chaos", "--seed", fmt.Sprint(seed), "--rows", "5000", "--for", "50s", "--output", "json")
+			r := p.demoPassed()
+			if *r.Faults <= 20 || *r.Sink.Written != *r.Sink.Records || *r.Sink.Failed != 0 {
+				t.Errorf("%s", p.Stdout())
+			}
+		})
 	}
 }
 

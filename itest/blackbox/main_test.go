@@ -9,7 +9,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -167,19 +166,14 @@ func (w *world) kafka() []kgo.Opt {
 	return []kgo.Opt{kgo.SeedBrokers(strings.Split(w.bootstrap, ",")...), kgo.DisableClientMetrics()}
 }
 
-// freeAddress returns an address below the ports that outgoing connections get, so
-// that it is still free when it is listened on.
+// freeAddress returns an address that is free to be listened on.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	for range 100 {
-		address := fmt.Sprintf("127.0.0.1:%d", 12000+rand.IntN(18000))
-		if l, err := net.Listen("tcp", address); err == nil {
-			_ = l.Close()
-			return address
-		}
+	address := harness.FreeAddress()
+	if address == "" {
+		t.Fatal("no port is free")
 	}
-	t.Fatal("no port is free")
-	return ""
+	return address
 }
 
 func (w *world) ctx() context.Context {

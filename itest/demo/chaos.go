@@ -46,8 +46,10 @@ var brokerChaos = []struct {
 	err   *kerr.Error
 	count int
 }{
-	{kmsg.Produce, kerr.NotLeaderForPartition, 3}, {kmsg.EndTxn, kerr.CoordinatorNotAvailable, 2},
-	{kmsg.Fetch, kerr.NotLeaderForPartition, 2}, {kmsg.OffsetCommit, kerr.CoordinatorLoadInProgress, 2},
+	{kmsg.Produce, kerr.NotLeaderForPartition, 3},
+	{kmsg.EndTxn, kerr.CoordinatorNotAvailable, 2},
+	{kmsg.Fetch, kerr.NotLeaderForPartition, 2},
+	{kmsg.OffsetCommit, kerr.CoordinatorLoadInProgress, 2},
 }
 
 // spoil switches the chaos on.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -114,4 +116,18 @@ func Until(ctx context.Context, what string, come func() (bool, error)) error {
 			return fmt.Errorf("waiting until %s: %w", what, errors.Join(ctx.Err(), err))
 		}
 	}
+}
+
+// FreeAddress returns an address of this machine on a port below those that
+// outgoing connections get, so that it is still free when it is listened on; ""
+// when it finds none.
+func FreeAddress() string {
+	for range 100 {
+		address := fmt.Sprintf("127.0.0.1:%d", 12000+rand.IntN(18000)) //nolint:gosec // a port
+		if l, err := net.Listen("tcp", address); err == nil {
+			_ = l.Close()
+			return address
+		}
+	}
+	return ""
 }

@@ -41,22 +41,23 @@ var rooms = map[string]room{
 	"core/codec":      {pure, []string{gjson, franz, "github.com/hamba/avro", "google.golang.org/protobuf", "github.com/bufbuild"}},
 	"core/transform":  {pure, []string{gjson, "github.com/itchyny/gojq", "github.com/dop251/goja"}},
 
-	"config": {[]string{"core/cursor", "core/failure", "core/record"}, []string{
+	"config": {[]string{"core/cursor", "core/failure", "core/mapping", "core/record"}, []string{
 		"github.com/knadh/koanf/", "github.com/magiconair/properties", "go.yaml.in/yaml/", "github.com/pelletier/go-toml/",
 	}},
 
 	"actors/msg":     {inside: []string{"core/..."}},
 	"actors/kit":     {[]string{"actors/msg", "core/..."}, []string{proto}},
 	"actors/limiter": shell, "actors/poller": shell, "actors/source": shell,
-	"actors/lane": shell, "actors/reporter": shell, "actors/sink": shell,
+	"actors/lane": shell, "actors/reporter": shell,
+	"actors/sink": shell,
 
 	"supervisor":       {[]string{"actors/...", "core/...", "config"}, []string{proto, franz, victoria}},
 	"supervisor/admin": {[]string{"supervisor"}, []string{victoria}},
 
 	"itest/fakesnow": {outside: []string{compress}},
-	"itest/harness":  {[]string{"config", "core/failure", "core/cursor", "itest/fakesnow"}, []string{franz}},
+	"itest/harness":  {[]string{"config", "core/failure", "core/cursor", "core/mapping", "itest/fakesnow"}, []string{franz}},
 	"itest/kafka":    {outside: []string{franz}},
-	"itest/demo":     {[]string{"supervisor/...", "config", "core/cursor", "itest/fakesnow", "itest/harness"}, []string{franz, compress}},
+	"itest/demo":     {[]string{"supervisor/...", "config", "core/cursor", "core/failure", "itest/fakesnow", "itest/harness"}, []string{franz, compress}},
 	"bench":          {[]string{"supervisor/...", "config", "core/...", "itest/fakesnow", "itest/harness", "itest/demo"}, []string{franz, compress, victoria}},
 }
 

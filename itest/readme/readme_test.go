@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"snowmelt/itest/harness"
 )
 
 // limit bounds each wait: generous, since other tests run at the same time.
@@ -114,12 +115,7 @@ var address = regexp.MustCompile(`127\.0\.0\.1:[1-9][0-9]*`)
 func (f *folder) move(text string) string {
 	return address.ReplaceAllStringFunc(text, func(a string) string {
 		if f.ports[a] == "" {
-			l, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				f.t.Fatal(err)
-			}
-			f.ports[a] = l.Addr().String()
-			_ = l.Close()
+			f.ports[a] = harness.FreeAddress()
 		}
 		return f.ports[a]
 	})
