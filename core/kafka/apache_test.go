@@ -152,7 +152,7 @@ func (b broker) TopicInfo(topic string) *kfake.TopicInfo {
 	return b.Cluster.TopicInfo(topic)
 }
 
-func (b broker) ControlKey(key int16, fn func(kmsg.Request) (kmsg.Response, error, bool)) { //nolint:revive // kfake's order
+func (b broker) ControlKey(key int16, fn func(kmsg.Request) (kmsg.Response, error, bool)) {
 	b.t.Helper()
 	b.onlyFake()
 	b.Cluster.ControlKey(key, fn)

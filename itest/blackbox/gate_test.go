@@ -44,7 +44,7 @@ func newGate(w *world) *gate {
 		return g
 	}
 	for _, key := range []kmsg.Key{kmsg.EndTxn, kmsg.Produce} {
-		w.broker.ControlKey(int16(key), func(r kmsg.Request) (kmsg.Response, error, bool) { //nolint:revive // kfake's order
+		w.broker.ControlKey(int16(key), func(r kmsg.Request) (kmsg.Response, error, bool) {
 			w.broker.KeepControl()
 			var id string
 			switch r := r.(type) {

@@ -382,7 +382,7 @@ func last(text string, lines int) string {
 func FreeAddresses(n int) ([]string, error) {
 	var all []string
 	for range 1000 {
-		address := fmt.Sprintf("127.0.0.1:%d", 12000+rand.IntN(18000))
+		address := fmt.Sprintf("127.0.0.1:%d", 12000+rand.IntN(18000)) //nolint:gosec // a port
 		l, err := net.Listen("tcp", address)
 		if err != nil || slices.Contains(all, address) {
 			continue

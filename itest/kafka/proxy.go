@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -82,7 +83,9 @@ func (p *Proxy) drop(c net.Conn) {
 
 func (p *Proxy) serve(client net.Conn) {
 	defer p.drop(client)
-	broker, err := net.DialTimeout("tcp", p.backend, 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	broker, err := (&net.Dialer{}).DialContext(ctx, "tcp", p.backend)
+	cancel()
 	if err != nil {
 		return
 	}
