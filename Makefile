@@ -72,7 +72,7 @@ $(KAFKA)/.fetched: itest/kafka/pom.xml
 	else echo "SKIPPED: Apache Kafka needs java and mvn in the PATH; tests on it are skipped"; fi
 
 # Not those black-box tests that bring a broker of their own, nor those of core/kafka that need the fake's faults.
-KAFKA_SKIP := ^(TestDemo|TestEventLog|TestQuickstart|TestWrongConfiguration|TestErrorsOf.*|TestEnsureTopicErrors|TestUnknownOwner|TestDenied.*|TestAtLeastOnceSends.*|TestAtLeastOnceOutlives.*|TestPageAndCursorAreOne.*|TestAccidentsAreNoTakeover)$$
+KAFKA_SKIP := ^(TestDemo|TestChaos|TestEventLog|TestQuickstart|TestWrongConfiguration|TestErrorsOf.*|TestEnsureTopicErrors|TestUnknownOwner|TestDenied.*|TestAtLeastOnceSends.*|TestAtLeastOnceOutlives.*|TestPageAndCursorAreOne.*|TestAccidentsAreNoTakeover)$$
 KAFKA_KILLS      ?= 10
 KAFKA_SINK_KILLS ?= 8
 KAFKA_FLAGS      ?=

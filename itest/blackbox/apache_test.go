@@ -184,7 +184,7 @@ func TestSinkOutOfRange(t *testing.T) {
 		t.Fatal(err)
 	}
 	p = w.run(config)
-	p.exits(1)
+	p.exits(4)
 	if !strings.Contains(p.Stderr(), "no longer in the log") || !strings.Contains(p.Stderr(), "OFFSET_OUT_OF_RANGE") {
 		t.Error("it does not say what is wrong")
 	}
