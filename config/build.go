@@ -72,6 +72,7 @@ func (b *builder) config(settings []Setting) Config {
 		b.fail("sources", "", "no pipeline is configured", "at least one of sources.NAME or sinks.NAME")
 	}
 	b.duplicates(cfg)
+	b.names(cfg)
 	b.strays(cfg)
 	return cfg
 }
@@ -279,6 +280,17 @@ func (b *builder) table(alias string, s scope) Table {
 		}
 	}
 	return t
+}
+
+// names refuses a source and a sink of one name: status, metrics and messages tell pipelines apart by it.
+func (b *builder) names(cfg Config) {
+	for _, s := range cfg.Sources {
+		for _, k := range cfg.Sinks {
+			if s.Name == k.Name {
+				b.fail("sinks."+k.Name, "", "a source has the same name", "another name")
+			}
+		}
+	}
 }
 
 // duplicates refuses two aliases on one cursor (source.md rule 13): table,

@@ -48,10 +48,14 @@ func (l *layers) effective(in Input) ([]Setting, []Problem) {
 		if p.Value != "" && (s.hidden() || meant.Secret) {
 			p.Value = "***"
 		}
+		p.Value = userInfo.ReplaceAllString(p.Value, "//***@") // a URL with a password in it
 		problems = append(problems, p)
 	}
 	return out, problems
 }
+
+// userInfo is what stands before the host of a URL.
+var userInfo = regexp.MustCompile(`//.*@`)
 
 // pipelineName is what a pipeline may be called: the name is part of cursors,
 // transactional ids, metrics and actors.

@@ -158,6 +158,7 @@ func TestRefused(t *testing.T) {
 		says string
 	}{
 		"no pipeline":            {Input{Flags: map[string]string{"log.level": "info"}}, "sources", "no pipeline"},
+		"a source's name":        {with("sinks.itsm.snow.sink.table=incident", "sinks.itsm.topics=t"), "sinks.itsm", "a source has the same name"},
 		"a sink without topics":  {with("sinks.x.snow.sink.table=incident"), "sinks.x.topics", "required"},
 		"a planned sink key":     {with("sinks.x.snow.sink.batch.api=true", "sinks.x.snow.sink.table=incident", "sinks.x.topics=t"), "sinks.x.snow.sink.batch.api", "not built yet"},
 		"a planned sink value":   {with("sinks.x.snow.sink.lane.by=key", "sinks.x.snow.sink.table=incident", "sinks.x.topics=t"), "sinks.x.snow.sink.lane.by", "not built yet"},
@@ -277,5 +278,20 @@ func TestDocs(t *testing.T) {
 	}
 	if rows := strings.Count(b.String(), "\n| `"); rows != len(Keys()) {
 		t.Errorf("%s rows for %d keys", strconv.Itoa(rows), len(Keys()))
+	}
+}
+
+// TestURLsHideTheirUser: a password that somebody put into a URL is not shown back.
+func TestURLsHideTheirUser(t *testing.T) {
+	for _, value := range []string{"http://u:hunter2@host/x", "ftp://hunter2@host", "https://u:hun/ter2:hunter2@h"} {
+		_, problems := Effective(Input{Flags: map[string]string{"snow.url": value, "snow.http.proxy.url": value}})
+		if len(problems) != 2 {
+			t.Errorf("%d problems with %q", len(problems), value)
+		}
+		for _, p := range problems {
+			if strings.Contains(p.String(), "hunter2@") {
+				t.Errorf("%s", p)
+			}
+		}
 	}
 }

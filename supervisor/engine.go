@@ -216,8 +216,8 @@ func (e *Engine) Status() Status { return e.board.status(Version) }
 func (e *Engine) WriteMetrics(w io.Writer) { e.set.WritePrometheus(w) }
 
 // Stop ends every pipeline in order: no new page is asked for, pages being
-// published are finished, publishers are closed. Three quarters of ctx's time
-// are for that; then what is left is cut off, the goroutines are logged, and an
+// published are finished, publishers are closed. Nine tenths of ctx's time
+// are for that, by default longer than a write can take; then what is left is cut off, the goroutines are logged, and an
 // error says so. Nothing is lost either way: what was not committed is read again.
 func (e *Engine) Stop(ctx context.Context) error {
 	e.mu.Lock()
@@ -230,7 +230,7 @@ func (e *Engine) Stop(ctx context.Context) error {
 	}
 	graceful, cancel := ctx, context.CancelFunc(func() {})
 	if deadline, ok := ctx.Deadline(); ok {
-		graceful, cancel = context.WithTimeout(ctx, time.Until(deadline)*3/4)
+		graceful, cancel = context.WithTimeout(ctx, time.Until(deadline)*9/10)
 	}
 	defer cancel()
 	e.system.Root.Send(e.root, &msg.StopEngine{})

@@ -14,7 +14,7 @@ import (
 )
 
 // publishTime bounds the publishing of one page beyond what Kafka's own timeouts do.
-const publishTime = 5 * time.Minute
+const publishTime = time.Minute
 
 // publishNext publishes the oldest draft; drafts with nothing to publish pass at once.
 func (p *pollerActor) publishNext() {

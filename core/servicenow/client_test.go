@@ -95,7 +95,7 @@ func TestFailuresOfAList(t *testing.T) {
 		{fakesnow.Fault{Kind: fakesnow.FaultStallHeaders}, failure.Ambiguous, true},
 		{fakesnow.Fault{Kind: fakesnow.FaultStallBody, Params: fakesnow.FaultParams{AtByte: 5000}}, failure.Transient, true},
 		{fakesnow.Fault{Kind: fakesnow.FaultHTML200}, failure.Transient, false},
-		{fakesnow.Fault{Kind: fakesnow.FaultNullResult}, failure.Permanent, false},
+		{fakesnow.Fault{Kind: fakesnow.FaultNullResult}, failure.Transient, true},
 		{fakesnow.Fault{Kind: fakesnow.FaultWrongContentType}, failure.Permanent, false},
 		{fakesnow.Fault{Kind: fakesnow.FaultStatus, Params: fakesnow.FaultParams{Status: 401}}, failure.Auth, false},
 		{fakesnow.Fault{Kind: fakesnow.FaultStatus, Params: fakesnow.FaultParams{Status: 429, RetryAfter: "7"}}, failure.RateLimited, false},

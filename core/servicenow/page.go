@@ -3,6 +3,7 @@ package servicenow
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -118,19 +119,20 @@ func (c *Client) List(ctx context.Context, r ListRequest, f Fields) (*Page, erro
 		p.Date, _ = http.ParseTime(a.Header.Get("Date"))
 		return p, nil
 	}
+	if err == nil && s.failed == nil {
+		err = fmt.Errorf("%w: no result array", errSyntax) // null, or an object of another kind
+	}
 	tail := s.tail()
 	defer p.Release()
 	if err == nil || isSyntax(err) {
 		// What the instance says in the body decides, even behind broken JSON.
 		if s.failed != nil {
 			tail = append([]byte(`{"error":`), append(s.failed, '}')...)
-		} else if err == nil {
-			tail = []byte(`{"error":"the body holds no result array"}`)
 		}
 		e := failure.Classify(op, failure.Answer{
 			Status: a.StatusCode, ContentType: a.Header.Get("Content-Type"), Body: tail, Excerpt: c.redact.Text(failure.Excerpt(tail)),
 		}, a.received)
-		if s.failed != nil || err == nil || e.Class == failure.TooLarge {
+		if s.failed != nil || e.Class == failure.TooLarge {
 			e.RequestID = a.requestID
 			return nil, e
 		}
