@@ -94,7 +94,10 @@ func TestJava(t *testing.T) {
 	}
 
 	partition, offset := w.cursorOf(config)
-	out = w.connect("offset", w.bootstrap, "snowmelt-offsets", "itsm", pairs(partition))
+	w.until("Connect to read the cursor", func() (bool, error) { // a commit's marker comes after its answer
+		out = w.connect("offset", w.bootstrap, "snowmelt-offsets", "itsm", pairs(partition))
+		return strings.Contains(out, "timestamp="), nil
+	})
 	for k, v := range offset {
 		if !strings.Contains(out, k+"="+v+"\n") {
 			t.Errorf("Connect reads no %s=%s:\n%s", k, v, out)
